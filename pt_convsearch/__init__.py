@@ -1,0 +1,47 @@
+"""Conversational search for PyTerrier.
+
+>>> import pt_convsearch as cs
+>>> cs.form(cs.X - cs.CURRENT)          # the ablation X_t \\ q_t of Kim & Kim (2022)
+form(X - CURRENT)
+
+The names below are loaded when first used, so that importing the package costs little more than importing PyTerrier.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# public name -> the room it lives in
+_ROOMS: dict[str, tuple[str, ...]] = {
+    "forming": (
+        "ANSWERS", "CURRENT", "FIRST_QUESTION", "LAST_ANSWER", "LAST_QUESTION", "QUESTIONS", "REWRITE", "X",
+        "Parts", "form", "last",
+    ),
+    "lexical": ("BM25Index", "bm25"),
+    "dense": ("BiEncoder", "DenseIndex"),
+    "reranking": ("DropSeen", "rrf"),
+    "evaluation": ("Experiment", "QuestionTypes", "plots", "render", "shortcut_dependence"),
+    "datasets": ("dataset",),
+}  # fmt: skip
+_PACKAGES = ("topics", "measures", "forming", "lexical", "dense", "reranking", "evaluation", "datasets")
+_ORIGIN = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = ["__version__", *sorted(_ORIGIN), "topics"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ORIGIN:
+        value = getattr(importlib.import_module(f"{__name__}.{_ORIGIN[name]}"), name)
+    elif name in _PACKAGES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ORIGIN, *_PACKAGES})

@@ -1,0 +1,97 @@
+"""Files: UTF-8 always named, nothing half-written left behind, compression told by the name."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+PathLike = str | os.PathLike[str]
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def open_text(path: PathLike) -> IO[str]:
+    """Open a text file for reading: UTF-8 with or without BOM; .gz, .bz2 and .xz are decompressed as a stream.
+
+    Line ends are left as they are only inside a line; every usual line end closes a line.
+    """
+    path = Path(path)
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        return path.open(encoding="utf-8-sig")
+    return io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig")
+
+
+@contextlib.contextmanager
+def written(path: PathLike) -> Iterator[Path]:
+    """Give a temporary name beside ``path``; rename it to ``path`` when the block ends well, remove it when it fails.
+
+    The block may create a file or a directory under that name. A kill leaves ``path`` as it was.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    try:
+        yield temporary
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        temporary.replace(path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing_text(path: PathLike) -> Iterator[IO[str]]:
+    """Open ``path`` for writing UTF-8 text with \\n line ends (.gz by its name), by way of a temporary name."""
+    path = Path(path)
+    with written(path) as temporary:
+        opener = _OPENERS.get(path.suffix.lower())
+        raw = temporary.open("wb") if opener is None else opener(temporary, "wb")
+        with io.TextIOWrapper(raw, encoding="utf-8", newline="\n") as handle:
+            yield handle
+
+
+def write_json(path: PathLike, value: Any) -> None:
+    """Write ``value`` as readable JSON, by way of a temporary name."""
+    with writing_text(path) as handle:
+        json.dump(value, handle, ensure_ascii=False, indent=2)
+        handle.write("\n")
+
+
+def read_jsonl(path: PathLike) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, value) for each line of a JSON Lines file, a blank line skipped.
+
+    Raises:
+        ValueError: a line that is not JSON, named by file and line number.
+    """
+    with open_text(path) as handle:
+        number = 0
+        try:
+            for number, line in enumerate(handle, 1):  # noqa: B007 - the number is used in the message below
+                if line.strip():
+                    yield number, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, after line {number}: not valid UTF-8 ({error})") from error
+        except (EOFError, OSError, lzma.LZMAError) as error:
+            raise ValueError(f"{path}, after line {number}: the file is cut or damaged ({error})") from error
+
+
+def sha256(path: PathLike) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with Path(path).open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

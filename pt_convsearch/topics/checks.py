@@ -1,0 +1,67 @@
+"""Checks that every entry of the library shares: ids become str once, and what cannot be searched is named."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pyterrier as pt
+
+
+def as_ids(values: pd.Series, column: str) -> pd.Series:
+    """Ids as str: 3 and 3.0 become "3", "007" and "NA" stay as they are.
+
+    Raises:
+        ValueError: a missing or empty id, a fraction, or a value that is no id at all; the message names the column.
+    """
+    if len(values) == 0:
+        return values.astype(object).astype(str)
+    if isinstance(values.dtype, pd.StringDtype) and not values.hasnans and bool((values != "").all()):
+        return values
+    return pd.Series([_as_id(value, column) for value in values], index=values.index, name=values.name, dtype=str)
+
+
+def _as_id(value: Any, column: str) -> str:
+    if isinstance(value, str):
+        if value == "":
+            raise ValueError(f"column {column!r} holds an empty id: give every row an id")
+        return value
+    if isinstance(value, bool) or value is None or value is pd.NA:
+        raise ValueError(f"column {column!r} holds {value!r}, which is no id: give every row a str or an int")
+    if isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f"):
+        if math.isnan(value):
+            raise ValueError(f"column {column!r} holds a missing id (NaN): give every row an id")
+        if value != int(value):
+            raise ValueError(f"column {column!r} holds {value!r}: a fraction is no id")
+        return str(int(value))
+    if isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu"):
+        return str(int(value))
+    raise ValueError(f"column {column!r} holds {value!r} ({type(value).__name__}): ids are str or int")
+
+
+def first_three(values: Any) -> str:
+    """'a', 'b', 'c' … for a message."""
+    values = list(values)
+    return ", ".join(repr(value) for value in values[:3]) + (" …" if len(values) > 3 else "")
+
+
+def check_queries(frame: pd.DataFrame, *, context: pt.Transformer | None = None) -> pd.DataFrame:
+    """The frame of queries that a stage was given, with qid as str; the frame itself is never changed.
+
+    Raises:
+        pt.validate.InputValidationError: ``qid`` or ``query`` is missing.
+        ValueError: a qid that is repeated or no id, or a query that is None, NaN or no str; the message names the qids.
+    """
+    pt.validate.query_frame(frame, ["query"], context=context)
+    qids = as_ids(frame["qid"], "qid")
+    if qids.duplicated().any():
+        repeated = qids[qids.duplicated()].unique()
+        raise ValueError(
+            f"{len(repeated)} qids stand in more than one row ({first_three(repeated)}): a qid names one question"
+        )
+    wrong = [not isinstance(query, str) for query in frame["query"]]
+    if any(wrong):
+        named = first_three(qids[wrong])
+        raise ValueError(f"query of qid {named} is None, NaN or no text: give a str ('' for a question without words)")
+    return frame if qids is frame["qid"] else frame.assign(qid=qids)
