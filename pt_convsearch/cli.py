@@ -1,0 +1,39 @@
+"""The command line: ``python -m pt_convsearch COMMAND``. Each command is a file in ``commands/``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+
+from pt_convsearch import __version__
+
+_COMMANDS = ("quickstart", "datasets")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser with all its sub-commands; nothing heavy is imported for it."""
+    top = argparse.ArgumentParser(prog="python -m pt_convsearch", description="Conversational search for PyTerrier.")
+    top.add_argument("--version", action="version", version=f"pt_convsearch {__version__}")
+    top.add_argument("--log", default="warning", choices=["debug", "info", "warning", "error"], help="what is logged to stderr")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in _COMMANDS:
+        importlib.import_module(f"pt_convsearch.commands.{name}").add_parser(commands)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; the exit status is 0 when all went well, 2 for input that cannot be used, 130 after Ctrl-C."""
+    arguments = parser().parse_args(argv)
+    logging.basicConfig(level=arguments.log.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return int(arguments.run(arguments) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError, ImportError) as error:
+        if arguments.log == "debug":
+            raise
+        message = error.args[0] if isinstance(error, KeyError) and error.args else error
+        print(f"{arguments.command}: {message}", file=sys.stderr)
+        return 2
