@@ -1,0 +1,241 @@
+"""Where files of a collection are found, and how they get there: one cache, downloads that resume, nothing half there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyterrier as pt
+
+from pt_convsearch.datasets.archives import unpack
+from pt_convsearch.datasets.download import download
+from pt_convsearch.datasets.lines import open_data
+from pt_convsearch.datasets.source import File, Source
+
+logger = logging.getLogger(__name__)
+_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zip")
+_DEPTH = 6  # how deep below path= files are looked for: a clone of the distributor's repository will do
+
+
+def home() -> Path:
+    """The folder that collections are kept in: ``$CONVSEARCH_HOME``, else ``convsearch`` in PyTerrier's home.
+
+    A folder per collection lies in it (``cast``, ``qrecc`` …); files that you put there yourself are found as well.
+    """
+    given = os.environ.get("CONVSEARCH_HOME")
+    return Path(given).expanduser() if given else Path(pt.io.pyterrier_home()) / "convsearch"
+
+
+def is_offline() -> bool:
+    """Whether the environment forbids the network: ``CONVSEARCH_OFFLINE``, and where that is not set ``HF_HUB_OFFLINE``."""
+    value = os.environ.get("CONVSEARCH_OFFLINE", os.environ.get("HF_HUB_OFFLINE", ""))
+    return value.strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def obtain(
+    source: Source,
+    file: File,
+    *,
+    name: str,
+    path: Path | None = None,
+    given: Path | None = None,
+    offline: bool | None = None,
+    verify: bool = True,
+    verbose: bool = False,
+) -> Path:
+    """The path of ``file``: given, in ``path``, in the cache, or fetched into it.
+
+    Raises:
+        FileNotFoundError: it is nowhere and cannot be fetched; the message says where it was looked for and how to supply it.
+        ValueError: it is cut or altered, by size or checksum.
+    """
+    if given is not None:
+        if not given.exists():
+            raise FileNotFoundError(f"convsearch:{name}: files={{{file.key!r}: {str(given)!r}}}: there is no such file")
+        return _checked(given, file, verify)
+    found = find(source, file, path)
+    if found is not None:
+        return _checked(found, file, verify)
+    offline = is_offline() if offline is None else offline
+    if path is not None or offline or (file.url is None and file.archive is None):
+        raise FileNotFoundError(_how_to_supply(source, file, name, path, offline))
+    return _fetched(source, file, name=name, verify=verify, verbose=verbose)
+
+
+def find(source: Source, file: File, path: Path | None = None) -> Path | None:
+    """Where ``file`` lies in ``path``, or without one in the cache; ``None`` where it does not.
+
+    Raises:
+        ValueError: several different files of that name lie below ``path``.
+    """
+    folder = path if path is not None else home() / source.key
+    for name in dict.fromkeys([file.name, Path(file.name).name]):
+        for suffix in _SUFFIXES:
+            candidate = folder / (name + suffix)
+            if candidate.exists():
+                return candidate
+    if path is None:
+        return None
+    wanted = {Path(file.name).name + suffix for suffix in _SUFFIXES}
+    found = [place for place in _below(path) if place.name in wanted]
+    if len(found) > 1:
+        # a clone of the repository: the distributor's own folders tell them apart
+        exact = [place for place in found if place.as_posix().endswith("/" + file.name)]
+        found = exact or found
+        if len({_digest(place) for place in found}) > 1:
+            shown = ", ".join(map(str, found[:3]))
+            raise ValueError(f"several different files called {found[0].name!r}: {shown}: give the one meant with files=")
+    return found[0] if found else None
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    depth = len(folder.parts)
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        if len(Path(place).parts) - depth >= _DEPTH:
+            folders.clear()
+        for one in sorted(names):
+            yield Path(place) / one
+
+
+def fetch(name: str, *, parts: list[str] | None = None, verbose: bool = True, **options: Any) -> dict[str, Path]:
+    """Bring the files of a collection into the cache, if they are not there yet.
+
+    Args:
+        name: as for :func:`pt_convsearch.dataset`.
+        parts: keys of the files; ``None``: all that are published and not optional.
+        verbose: show progress.
+        **options: of the collection.
+
+    Returns:
+        dict: key of a file -> its path.
+
+    Raises:
+        KeyError: no such collection or part.
+        FileNotFoundError: a file that cannot be fetched; the message says how to supply it.
+        ConnectionError: the download failed; what came is kept, and the next call goes on from there.
+        ValueError: what came is not what was published.
+    """
+    from pt_convsearch.datasets.registry import dataset
+
+    data = dataset(name, **options)
+    if data.source is None:
+        return {}
+    wanted = parts or [file.key for file in data.source.files if not file.optional and not file.how]
+    return {
+        key: obtain(
+            data.source,
+            data.source.file(key),
+            name=name,
+            path=data.path,
+            given=data.files.get(key),
+            offline=data.offline,
+            verify=data.verify,
+            verbose=verbose,
+        )
+        for key in wanted
+    }
+
+
+def _fetched(source: Source, file: File, *, name: str, verify: bool, verbose: bool) -> Path:
+    target = home() / source.key / file.name
+    _show_licence(source)
+    if file.archive is not None:
+        outer = obtain(source, source.file(file.archive), name=name, offline=False, verify=verify, verbose=verbose)
+        unpack(outer, target, member=file.name)
+    else:
+        assert file.url is not None
+        download(file.url, target, size=file.size, sha256=file.sha256, verbose=verbose)
+    return _checked(target, file, verify)
+
+
+def _show_licence(source: Source) -> None:
+    """Say once for each cache under which licence the files are published."""
+    mark = home() / source.key / ".licence-shown"
+    if not mark.exists():
+        # a warning, so that it is seen where nobody set up logging
+        logger.warning("%s. Licence: %s. Please cite: %s. See %s", source.title, source.licence, source.citation, source.homepage)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def _checked(path: Path, file: File, verify: bool) -> Path:
+    if not verify or path.is_dir() or (file.size is None and file.sha256 is None):
+        if path.is_file() and path.stat().st_size == 0:
+            raise ValueError(f"{path}, line 1: the file is empty: fetch it again")
+        return path
+    size = path.stat().st_size
+    if file.sha256 is None:
+        same = size == file.size
+    else:
+        same = _same_text(path, file.sha256)
+    if not same:
+        cut = " It is cut." if file.size is not None and size < file.size and path.name == Path(file.name).name else ""
+        raise ValueError(
+            f"{path} ({size} bytes) is not the file that was published ({file.size} bytes, SHA-256 {file.sha256}).{cut} "
+            f"Fetch it again{f' from {file.url}' if file.url else ''}; if yours is right (a newer version, say), "
+            "verify=False reads it"
+        )
+    return path
+
+
+def _same_text(path: Path, sha256: str) -> bool:
+    """Whether it is that file, whatever its compression, line ends and byte order mark."""
+    raw, unix, dos = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
+    with contextlib.suppress(Exception), open_data(path) as stream:  # a damaged file is not that file
+        held = b""
+        first = True
+        while block := stream.read(1 << 20):
+            raw.update(block)
+            block = held + block
+            held = block[-1:] if block.endswith(b"\r") else b""
+            block = block[: len(block) - len(held)]
+            if first:
+                block, first = block.removeprefix(b"\xef\xbb\xbf"), False
+            text = block.replace(b"\r\n", b"\n")
+            unix.update(text)
+            dos.update(text.replace(b"\n", b"\r\n"))
+        unix.update(held)
+        dos.update(held)
+        return sha256 in (raw.hexdigest(), unix.hexdigest(), dos.hexdigest()) or _digest(path) == sha256
+    return _digest(path) == sha256
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _how_to_supply(source: Source, file: File, name: str, path: Path | None, offline: bool) -> str:
+    place = f"{path} (and the folders below it)" if path is not None else home() / source.key / file.name
+    lines = [f"convsearch:{name} needs the file {file.name!r} ({source.title}), which is not in {place}."]
+    archive = source.file(file.archive) if file.archive else None
+    url = file.url or (archive.url if archive else None)
+    if url:
+        within = f" (in it: {file.name})" if archive else ""
+        why = "this run is offline" if offline else "path= is given, so nothing is fetched"
+        lines.append(f"It is published at {url}{within}; {why}.")
+    elif file.how:
+        lines.append(file.how)
+    lines.append(
+        f"Put it there, or say where you have it: cs.dataset({name!r}, path=FOLDER) or files={{{file.key!r}: FILE}}; "
+        "CONVSEARCH_HOME moves the cache."
+    )
+    return " ".join(lines)
+
+
+def readable_size(size: int | None) -> str:
+    """'1.5 MB'; '?' where it is not known."""
+    if size is None:
+        return "?"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

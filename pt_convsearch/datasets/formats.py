@@ -1,0 +1,306 @@
+"""Readers of the formats that collections come in: ids byte for byte, every fault named by file and line.
+
+All files are UTF-8, with or without BOM, with \\n or \\r\\n, plain or compressed (gzip, bz2, xz, zip with one file in it; told
+by the content, so a name without suffix will do), and read as a stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from pt_convsearch._files import PathLike
+from pt_convsearch.datasets.lines import iter_lines, open_data, read_text
+
+__all__ = ["field", "iter_jsonl", "iter_lines", "iter_tsv", "open_data", "read_json", "read_qrels", "read_records", "read_run"]
+
+logger = logging.getLogger(__name__)
+_BLANKS = re.compile(r"[ \t]+")  # not str.split(): an id may hold a no-break space
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}(?:\.0+)?")
+_REQUIRED: Any = object()
+
+
+def iter_tsv(path: PathLike, *, columns: int | tuple[int, ...] | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, fields) of a tab-separated file without quoting; blank lines are skipped.
+
+    Args:
+        path: the file.
+        columns: how many fields a line must have (or may have, as a tuple).
+
+    Raises:
+        ValueError: a line with another number of fields, or no UTF-8; named by file and line.
+    """
+    allowed = (columns,) if isinstance(columns, int) else columns
+    for number, line in iter_lines(path):
+        if line.strip(" \t"):
+            fields = line.split("\t")
+            if allowed and len(fields) not in allowed:
+                wanted = " or ".join(map(str, allowed))
+                raise ValueError(f"{path}, line {number}: {len(fields)} tab-separated fields where {wanted} are due")
+            yield number, fields
+
+
+def iter_jsonl(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a JSON Lines file; blank lines are skipped.
+
+    Raises:
+        ValueError: a line that is no JSON object, named by file and line.
+    """
+    for number, line in iter_lines(path):
+        if line.strip():
+            try:
+                value = json.loads(line, object_pairs_hook=_no_twins)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}, line {number}: a JSON object is due, not {type(value).__name__}")
+            yield number, value
+
+
+def read_json(path: PathLike) -> Any:
+    """The value of a JSON file.
+
+    Raises:
+        ValueError: no JSON (cut, foreign), or an object that names a key twice; named by file and line.
+    """
+    text = read_text(path)
+    try:
+        return json.loads(text, object_pairs_hook=_no_twins)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
+    except _TwinError as error:
+        raise ValueError(f"{path}, line {_line_of_twin(text, error.key)}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path}, line 1: not valid JSON (nested too deeply)") from error
+
+
+def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a file that is one JSON list of objects, or JSON Lines.
+
+    Raises:
+        ValueError: no JSON, no list of objects, or an empty file; named by file and line.
+    """
+    text = read_text(path)
+    start = _skip(text, 0)
+    if text[start : start + 1] != "[":
+        if text[start : start + 1] != "{":
+            raise ValueError(f"{path}, line {text.count(chr(10), 0, start) + 1}: a JSON list of objects is due")
+        yield from iter_jsonl(path)
+        return
+    decoder = json.JSONDecoder(object_pairs_hook=_no_twins)
+    at, line, counted = start + 1, 1, 0
+    while True:
+        at = _skip(text, at)
+        line += text.count("\n", counted, at)
+        counted = at
+        if text[at : at + 1] == "]" and at == _skip(text, start + 1):
+            break
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
+        except (_TwinError, RecursionError) as error:
+            raise ValueError(f"{path}, line {line}: not valid JSON ({error})") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}, line {line}: a JSON object is due, not {type(value).__name__}")
+        yield line, value
+        at = _skip(text, end)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            where = line + text.count("\n", counted, at)
+            raise ValueError(f"{path}, line {where}: not valid JSON (the list is cut or lacks a comma)")
+        at += 1
+    if text[at + 1 :].strip():
+        raise ValueError(f"{path}, line {text.count(chr(10), 0, at) + 1}: not valid JSON (text after the end of the list)")
+
+
+def field(item: dict[str, Any], key: str, kind: type | tuple[type, ...], where: str, default: Any = _REQUIRED) -> Any:
+    """``item[key]``, which must be of ``kind`` (an int passes for no bool).
+
+    Args:
+        item: an object of a JSON file.
+        key: the name of the field.
+        kind: what its value must be.
+        where: file and line, for the message.
+        default: what an absent field (or null) gives; without it the field must be there.
+
+    Raises:
+        ValueError: the field is absent, or of another kind.
+    """
+    value = item.get(key)
+    if value is None:
+        if default is not _REQUIRED:
+            return default
+        raise ValueError(f"{where}: no field {key!r}, only {', '.join(map(repr, list(item)[:8]))}")
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        wanted = " or ".join(one.__name__ for one in kinds)
+        raise ValueError(f"{where}: field {key!r} holds {value!r:.60}, where {wanted} is due")
+    return value
+
+
+def read_qrels(path: PathLike) -> pd.DataFrame:
+    """Judgments: a frame of qid, docno (str, byte for byte) and label (int).
+
+    Read are TREC's ``qid iteration docno label``, with blanks or tabs between (where tabs are, an id may hold blanks), with or
+    without a fifth column; BEIR's ``query-id corpus-id score`` with that header; and JSON ``{qid: {docno: label}}``, in which
+    the docno ``""`` (QReCC) means that the question has no judgment. A row said twice is kept once.
+
+    Raises:
+        ValueError: a line that is none of these, a row said twice with different labels, a cut or an empty file; named by
+            file and line.
+    """
+    text_start = _first_text(path)
+    rows = _json_qrels(path) if text_start == "{" else _text_qrels(path)
+    seen: dict[tuple[str, str], tuple[int, int]] = {}
+    nothing = 0
+    for number, qid, docno, label in rows:
+        if docno == "":
+            nothing += 1
+            continue
+        known = seen.setdefault((qid, docno), (label, number))
+        if known[0] != label:
+            raise ValueError(
+                f"{path}, line {number}: {docno!r} has label {label} for {qid!r}, but {known[0]} in line {known[1]}: keep one"
+            )
+    if nothing:
+        logger.info("%s: %d questions without any judgment", path, nothing)
+    elif not seen:
+        raise ValueError(f"{path}, line 1: no judgment in the file: it is empty or cut")
+    return pd.DataFrame(
+        {
+            "qid": pd.Series([qid for qid, _ in seen], dtype=str),
+            "docno": pd.Series([docno for _, docno in seen], dtype=str),
+            "label": pd.Series([label for label, _ in seen.values()], dtype="int64"),
+        }
+    )
+
+
+def read_run(path: PathLike) -> pd.DataFrame:
+    """A run: a frame of qid, docno (str, byte for byte), rank (int), score (float) and tag (str, "" where there is none).
+
+    The second column (``Q0``, ``0``) is not looked at. Ranks begin with 0, as everywhere in PyTerrier: those of a file whose
+    lowest is 1 are lowered by 1. Rows are in the file's order. A docno named twice for a question is kept where it ranks best,
+    with a warning.
+
+    Raises:
+        ValueError: a line without 5 or 6 columns, a rank that is no integer, a score that is no finite number, a cut or an
+            empty file; named by file and line.
+    """
+    rows: dict[tuple[str, str], tuple[int, float, str]] = {}
+    repeated = 0
+    for number, line in iter_lines(path):
+        if not line.strip(" \t"):
+            continue
+        fields = _split(line, (5, 6))
+        if len(fields) not in (5, 6) or "" in fields[:5]:
+            raise ValueError(f"{path}, line {number}: a run has 6 columns (qid Q0 docno rank score tag), here are {len(fields)}")
+        if not _INTEGER.fullmatch(fields[3]):
+            raise ValueError(f"{path}, line {number}: rank {fields[3]!r} is no integer")
+        try:
+            score = float(fields[4])
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise ValueError(f"{path}, line {number}: score {fields[4]!r} is no finite number")
+        rank = int(float(fields[3]))
+        key, row = (fields[0], fields[2]), (rank, score, fields[5] if len(fields) == 6 else "")
+        if key not in rows or rank < rows[key][0]:
+            repeated += key in rows
+            rows[key] = row
+        else:
+            repeated += 1
+    if not rows:
+        raise ValueError(f"{path}, line 1: no result in the file: it is empty or cut")
+    if repeated:
+        warnings.warn(f"{path}: {repeated} rows repeat a document of the same question; the best rank is kept", stacklevel=2)
+    first = min(rank for rank, _, _ in rows.values())
+    return pd.DataFrame(
+        {
+            "qid": pd.Series([qid for qid, _ in rows], dtype=str),
+            "docno": pd.Series([docno for _, docno in rows], dtype=str),
+            "rank": pd.Series([rank - (first == 1) for rank, _, _ in rows.values()], dtype="int64"),
+            "score": pd.Series([score for _, score, _ in rows.values()], dtype="float64"),
+            "tag": pd.Series([tag for _, _, tag in rows.values()], dtype=str),
+        }
+    )
+
+
+def _text_qrels(path: PathLike) -> Iterator[tuple[int, str, str, int]]:
+    beir = False
+    for number, line in iter_lines(path):
+        if not line.strip(" \t"):
+            continue
+        if number == 1 and re.fullmatch(r"query[-_]id\s+corpus[-_]id\s+score\s*", line, re.IGNORECASE):
+            beir = True
+            continue
+        fields = _split(line, (3,) if beir else (4, 5))
+        if len(fields) not in ((3,) if beir else (4, 5)):
+            wanted = "3 columns (query-id corpus-id score)" if beir else "4 columns (qid 0 docno label)"
+            raise ValueError(f"{path}, line {number}: judgments have {wanted}, here are {len(fields)}")
+        docno, label = fields[1:3] if beir else fields[2:4]
+        if not _INTEGER.fullmatch(label):
+            raise ValueError(f"{path}, line {number}: label {label!r} is no integer")
+        if not fields[0] or not docno:
+            raise ValueError(f"{path}, line {number}: an empty id")
+        yield number, fields[0], docno, int(float(label))
+
+
+def _json_qrels(path: PathLike) -> Iterator[tuple[int, str, str, int]]:
+    value = read_json(path)
+    for qid, labels in value.items():
+        if not qid or not isinstance(labels, dict):
+            raise ValueError(f"{path}, question {qid!r}: judgments are {{qid: {{docno: label}}}}, here is {labels!r:.60}")
+        for docno, label in labels.items():
+            if not isinstance(label, int) or isinstance(label, bool):
+                raise ValueError(f"{path}, question {qid!r}: label {label!r} of {docno!r} is no integer")
+            yield 1, qid, docno, label
+
+
+def _split(line: str, allowed: tuple[int, ...]) -> list[str]:
+    """The fields of a line: between tabs where that gives the right number, else between blanks and tabs."""
+    if "\t" in line:
+        fields = [value.strip(" ") for value in line.rstrip(" \t").split("\t")]
+        if len(fields) in allowed:
+            return fields
+    return _BLANKS.split(line.strip(" \t"))
+
+
+def _first_text(path: PathLike) -> str:
+    for _, line in iter_lines(path):
+        if line.strip():
+            return line.strip()[0]
+    return ""
+
+
+def _skip(text: str, at: int) -> int:
+    found = re.compile(r"[^ \t\r\n]").search(text, at)
+    return found.start() if found else len(text)
+
+
+class _TwinError(ValueError):
+    def __init__(self, key: str):
+        super().__init__(f"the key {key!r} stands twice in one object")
+        self.key = key
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; a key that stands twice would otherwise lose its first value in silence."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        names = [key for key, _ in pairs]
+        raise _TwinError(next(key for key in names if names.count(key) > 1))
+    return value
+
+
+def _line_of_twin(text: str, key: str) -> int:
+    places = [found.start() for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
+    return text.count("\n", 0, places[-1]) + 1 if places else 1

@@ -1,0 +1,121 @@
+"""Lines of text out of any file: compression told by its content, UTF-8 checked line by line."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from pt_convsearch._files import PathLike
+
+_COMPRESSED: tuple[tuple[bytes, Any], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\x00", lzma.open),
+)
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zip", ".tgz")
+#: what reading a cut or damaged file can raise
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+
+
+@contextlib.contextmanager
+def open_data(path: PathLike, *, member: str | None = None) -> Iterator[IO[bytes]]:
+    """Open a file for reading bytes as a stream, decompressed: gzip, bz2, xz and zip are told by their first bytes.
+
+    Args:
+        path: the file.
+        member: which file of a zip; needed where it holds several.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: the name says that it is compressed and the content does not, or a zip holds several files.
+    """
+    path = Path(path)
+    with path.open("rb") as raw:
+        start = raw.read(6)
+        raw.seek(0)
+        if start.startswith(b"PK\x03\x04"):
+            with zipfile.ZipFile(raw) as archive, archive.open(_only_member(path, archive, member)) as stream:
+                yield stream
+            return
+        for mark, opener in _COMPRESSED:
+            if start.startswith(mark):
+                with opener(raw, "rb") as stream:
+                    yield stream
+                return
+        if path.suffix.lower() in _SUFFIXES:
+            raise ValueError(f"{path}, line 1: not a {path.suffix} file (it begins with {start!r}): fetch it again")
+        yield raw
+
+
+def _only_member(path: Path, archive: zipfile.ZipFile, member: str | None) -> str:
+    files = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+    if member is not None:
+        found = [name for name in files if name == member or name.endswith("/" + member)]
+    else:
+        found = files
+    if len(found) != 1:
+        held = ", ".join(files[:5])
+        raise ValueError(f"{path} holds {len(files)} files ({held}): unpack it, and give the one that is meant")
+    return found[0]
+
+
+def iter_lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    """Yield (line number, line without its end) of a UTF-8 text file; a byte order mark is taken off.
+
+    Raises:
+        ValueError: no UTF-8, or a cut or damaged file; named by file and line.
+    """
+    number = 0
+    try:
+        with open_data(path) as stream:
+            for number, raw in enumerate(stream, 1):
+                if number == 1:
+                    raw = _without_mark(path, raw)
+                try:
+                    line = raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{path}, line {number}: not valid UTF-8 ({error})") from error
+                yield number, line.removesuffix("\n").removesuffix("\r")
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except DAMAGE as error:
+        raise ValueError(f"{path}, after line {number}: the file is cut or damaged ({error})") from error
+
+
+def read_text(path: PathLike) -> str:
+    """The whole of a UTF-8 text file; a byte order mark is taken off.
+
+    Raises:
+        ValueError: no UTF-8, or a cut, damaged or empty file; named by file and line.
+    """
+    try:
+        with open_data(path) as stream:
+            raw = stream.read()
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except DAMAGE as error:
+        raise ValueError(f"{path}, line 1: the file is cut or damaged ({error})") from error
+    raw = _without_mark(path, raw)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not valid UTF-8 ({error.reason} at byte {error.start})") from error
+    if not text.strip():
+        raise ValueError(f"{path}, line 1: the file is empty")
+    return text
+
+
+def _without_mark(path: PathLike, raw: bytes) -> bytes:
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path}, line 1: UTF-16, not UTF-8: save it as UTF-8")
+    return raw.removeprefix(b"\xef\xbb\xbf")
+
+
