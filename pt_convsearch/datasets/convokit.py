@@ -54,8 +54,8 @@ def read_convokit_utterances(path: PathLike) -> Iterator[dict[str, Any]]:
 def read_convokit(path: PathLike) -> Iterator[dict[str, Any]]:
     """The dialogues of a ConvoKit corpus: dialogue_id and utterances (dicts of speaker and text), in the file's order.
 
-    A conversation that is a tree of replies is read as the list of its utterances. Conversations whose utterances do not
-    stand together are put together, so all of them are held in memory; :func:`read_convokit_utterances` streams.
+    A conversation that is a tree of replies is read as the list of its utterances. Conversations whose utterances do
+    not stand together are put together, so all of them are held in memory; :func:`read_convokit_utterances` streams.
     """
     conversations: dict[str, list[dict[str, str]]] = {}
     for one in read_convokit_utterances(path):

@@ -1,4 +1,5 @@
-"""DL-HARD: fifty hard questions of TREC DL 2019 and 2020, with judgments, folds, annotations, entity links and published runs."""
+"""DL-HARD: fifty hard questions of TREC DL 2019 and 2020: judgments, folds, annotations, entity links, published
+runs."""
 
 from __future__ import annotations
 
@@ -62,10 +63,16 @@ SOURCE = Source(
     title="DL-HARD",
     homepage="https://github.com/grill-lab/DL-Hard",
     licence="none stated (NIST's and the authors' judgments; MS MARCO questions: non-commercial research)",
-    citation="Mackie, Dalton, Yates: How Deep is your Learning: the DL-HARD Annotated Deep Learning Dataset. SIGIR 2021",
+    citation="Mackie et al.: How Deep is your Learning: the DL-HARD Annotated Deep Learning Dataset. SIGIR 2021",
     files=(
-        _file("topics", "dataset", "topics.tsv", 2139, "5367dd96402edb9b409795801b5e85265995141e5882ce492227219a274aad61"),
-        _file("folds", "dataset", "folds.json", 897, "90d1d089fc8747308a73328c2d921f4769f37bac77f5c6e4609b557ee4ea0080"),
+        _file(
+            "topics", "dataset", "topics.tsv", 2139,
+            "5367dd96402edb9b409795801b5e85265995141e5882ce492227219a274aad61",
+        ),
+        _file(
+            "folds", "dataset", "folds.json", 897,
+            "90d1d089fc8747308a73328c2d921f4769f37bac77f5c6e4609b557ee4ea0080",
+        ),
         _file(
             "qrels-passage", "dataset", "dl_hard-passage.qrels", 83362,
             "860c0f9dc06048f4990419fc2e7561c2961e2ec1da133f29f461db7db4ed305e",
@@ -108,14 +115,14 @@ class DLHard(Dataset):
 
     ``get_topics()`` holds beside qid, query and an empty qhistory the annotations and the fold, ready for ``by=``:
     ``query_intent``, ``answer_type``, ``topic_domain``, ``result_type`` (str) and ``fold`` (int). The collection itself
-    (MS MARCO) comes by way of ir_datasets. Relevance of the binary measures begins at grade 2; a question whose judgments
-    hold no such grade (documents 801118 and 166046, passages 588587) counts 0, as in trec_eval with ``-c``.
+    (MS MARCO) comes by way of ir_datasets. Relevance of the binary measures begins at grade 2; a question whose
+    judgments hold no such grade (documents 801118 and 166046, passages 588587) counts 0, as in trec_eval with ``-c``.
 
     Args:
         name: ``"dl-hard/passage"`` or ``"dl-hard/doc"``.
         via: ``"distributor"`` reads the files of grill-lab/DL-Hard, ``"ir_datasets"`` takes topics, judgments and folds
-            from ``msmarco-passage/trec-dl-hard`` or ``msmarco-document/trec-dl-hard`` (which fetches MS MARCO's questions);
-            annotations and entity links are read from the distributor's files in both cases.
+            from ``msmarco-passage/trec-dl-hard`` or ``msmarco-document/trec-dl-hard`` (which fetches MS MARCO's
+            questions); annotations and entity links are read from the distributor's files in both cases.
         **options: ``path``, ``files``, ``offline``, ``verify`` as in :class:`~pt_convsearch.datasets.Dataset`.
 
     Source: Mackie, Dalton, Yates (SIGIR 2021), arXiv:2105.07975, and the README of its repository.
@@ -147,7 +154,9 @@ class DLHard(Dataset):
         annotations = self.get_annotations().set_index("qid")
         unknown = sorted(set(topics["qid"]) - set(annotations.index))
         if unknown:
-            raise ValueError(f"{self.file('annotations')}: no annotation of topic {unknown[0]} (of {len(unknown)} topics)")
+            raise ValueError(
+                f"{self.file('annotations')}: no annotation of topic {unknown[0]} (of {len(unknown)} topics)"
+            )
         for column in ANNOTATIONS:
             topics[column] = annotations[column].reindex(topics["qid"]).to_numpy()
         fold_of = {qid: number for number, qids in self.folds().items() for qid in qids}
@@ -167,7 +176,7 @@ class DLHard(Dataset):
         return self._fold(qrels, variant)
 
     def get_corpus_iter(self, *, verbose: bool = False) -> Iterator[dict[str, Any]]:
-        """MS MARCO by way of ir_datasets: docno, text, and for documents title and url. It must be on disk or be fetched."""
+        """MS MARCO by way of ir_datasets: docno, text, and for documents title and url."""
         import ir_datasets
 
         docs = ir_datasets.load("msmarco-passage" if self.task == "passage" else "msmarco-document").docs_iter()
@@ -192,7 +201,7 @@ class DLHard(Dataset):
             FileNotFoundError: the run is not below ``path``, or cannot be fetched.
         """
         known = self.published()["run"].tolist()
-        if variant not in known:
+        if variant is None or variant not in known:
             raise ValueError(f"convsearch:{self.name} has no published run {variant!r}: {', '.join(known)}")
         return read_run(self._run_file(variant))
 
@@ -221,8 +230,8 @@ class DLHard(Dataset):
         """Entities linked in the questions: qid, year, mention, entity, and for the systems score.
 
         Args:
-            linker: ``"gold"`` (entity is a Wikipedia address), or a system's: ``"rel"``, ``"blink"``, ``"genre"``, ``"elq"``;
-                the systems' candidates come best first as in the file.
+            linker: ``"gold"`` (entity is a Wikipedia address), or a system's: ``"rel"``, ``"blink"``, ``"genre"``,
+                ``"elq"``; the systems' candidates come best first as in the file.
         """
         if linker not in LINKERS:
             raise ValueError(f"linker={linker!r}: {', '.join(LINKERS)}")
@@ -232,7 +241,9 @@ class DLHard(Dataset):
         for year, qid, entry in self._entities("linked-entities"):
             # the files spell ELQ "eql"
             for link in entry.get("eql" if linker == "elq" else linker) or ():
-                rows += [(qid, year, link["mention"], *pair) for pair in zip(link["links"], link["scores"], strict=True)]
+                rows += [
+                    (qid, year, link["mention"], *pair) for pair in zip(link["links"], link["scores"], strict=True)
+                ]
         return pd.DataFrame(rows, columns=["qid", "year", "mention", "entity", "score"]).astype({"score": "float64"})
 
     def get_entity_judgments(self) -> pd.DataFrame:
@@ -246,13 +257,15 @@ class DLHard(Dataset):
     def judged_by(self) -> dict[str, str]:
         """qid -> "NIST" for questions that keep TREC DL's own judgments, "DL-HARD" for those judged anew."""
         new = _labels(read_qrels(self.file(f"new-{self.task}")))
-        return {qid: "DL-HARD" if new.get(qid) == labels else "NIST" for qid, labels in _labels(self.get_qrels()).items()}
+        return {
+            qid: "DL-HARD" if new.get(qid) == labels else "NIST" for qid, labels in _labels(self.get_qrels()).items()
+        }
 
     def published(self) -> pd.DataFrame:
-        """The table of the repository's README: system, run, nDCG@10, RR, MAP, R@1000 (MAP and R@1000 at depth 1000)."""
+        """The table of the README: system, run, nDCG@10, RR, MAP, R@1000 (the last two of runs of depth 1000)."""
         rows = [line.split("|") for line in _PUBLISHED[self.task].strip().splitlines()]
         frame = pd.DataFrame(rows, columns=["system", "run", "nDCG@10", "RR", "MAP", "R@1000"])
-        return frame.astype({column: "float64" for column in frame.columns[2:]})
+        return frame.astype(dict.fromkeys(frame.columns[2:], "float64"))
 
     def ir_dataset(self) -> Any:
         """The same task in ir_datasets."""
@@ -299,11 +312,11 @@ def automatic_hard(
 ) -> pd.Series:
     """Which questions the automatic criteria of DL-HARD call hard, from their annotations alone.
 
-    A question is hard where the web search engine answered it with nothing better than its result list ("web search"), or
-    where its intent is one of ``added_intents``; never where its intent is one of ``excluded_intents``.
+    A question is hard where the web search engine answered it with nothing better than its result list ("web
+    search"), or where its intent is one of ``added_intents``; never where its intent is one of ``excluded_intents``.
 
-    The fifty questions of the data set were picked by hand from such candidates, and not from these alone: see the page on
-    DL-HARD in the documentation for how many of them the criteria find.
+    The fifty questions of the data set were picked by hand from such candidates, and not from these alone: see the
+    page on DL-HARD in the documentation for how many of them the criteria find.
 
     Args:
         annotations: columns ``result_type`` and ``query_intent``, as :meth:`DLHard.get_annotations` gives them.
@@ -326,7 +339,9 @@ def automatic_hard(
     """
     for column in ("query_intent", "result_type"):
         if column not in annotations.columns:
-            raise ValueError(f"annotations have no column {column!r}: give get_annotations() of cs.dataset('dl-hard/passage')")
+            raise ValueError(
+                f"annotations have no column {column!r}: give get_annotations() of cs.dataset('dl-hard/passage')"
+            )
     intent = annotations["query_intent"]
     hard = annotations["result_type"].isin(result_types) | intent.isin(added_intents)
     return (hard & ~intent.isin(excluded_intents)).rename("automatic_hard")

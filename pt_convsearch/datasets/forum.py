@@ -15,19 +15,20 @@ _ACTORS = ("user", "agent")
 def read_forum(path: PathLike) -> Iterator[dict[str, Any]]:
     """The dialogues of MANtIS's or MSDialog's JSON file, streamed: ``{id: {title, category, utterances: [...]}}``.
 
-    Utterances come by ``utterance_pos``; the speaker is ``user`` (the seeker, who opens) or ``agent``, as ``actor_type`` says.
-    The text is left as it is: MANtIS keeps HTML links, block quotes and code.
+    Utterances come by ``utterance_pos``; the speaker is ``user`` (the seeker, who opens) or ``agent``, as
+    ``actor_type`` says. The text is left as it is: MANtIS keeps HTML links, block quotes and code.
 
     Args:
-        path: ``MSDialog-Complete.json``, ``MSDialog-Intent.json``, MANtIS's ``merged_train.json`` …, plain or compressed.
+        path: ``MSDialog-Complete.json``, ``MSDialog-Intent.json``, MANtIS's ``merged_train.json`` …, plain or
+            compressed.
 
     Yields:
-        dialogue_id, category, title ("" where absent) and utterances: dicts of speaker, text and, where the file is labelled,
-        intent.
+        dialogue_id, category, title ("" where absent) and utterances: dicts of speaker, text and, where the file is
+        labelled, intent.
 
     Raises:
-        ValueError: no JSON, a field that is missing or of another kind, an actor that is neither user nor agent; named by
-            file, line and dialogue.
+        ValueError: no JSON, a field that is missing or of another kind, an actor that is neither user nor agent;
+            named by file, line and dialogue.
     """
     for line, key, item in iter_json_items(path):
         where = f"{path}, line {line}" + (f", dialogue {key!r}" if key is not None else "")
@@ -39,7 +40,9 @@ def read_forum(path: PathLike) -> Iterator[dict[str, Any]]:
             "dialogue_id": dialogue_id,
             "category": str(field(item, "category", (str, int), where, "")),
             "title": str(field(item, "title", (str, int), where, "")),
-            "utterances": [_utterance(one, f"{where}, utterance {n}") for n, one in enumerate(_ordered(utterances, where), 1)],
+            "utterances": [
+                _utterance(one, f"{where}, utterance {n}") for n, one in enumerate(_ordered(utterances, where), 1)
+            ],
         }
 
 

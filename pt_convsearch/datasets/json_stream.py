@@ -25,8 +25,8 @@ def iter_json_items(path: PathLike) -> Iterator[tuple[int, str | None, Any]]:
     Only one item and a piece of the file are held at a time. Compressed files are read as a stream.
 
     Raises:
-        ValueError: no JSON list or object, a cut or damaged file, no UTF-8, a key that stands twice in the outer object;
-            named by file and line.
+        ValueError: no JSON list or object, a cut or damaged file, no UTF-8, a key that stands twice in the outer
+            object; named by file and line.
     """
     text = _Text(path)
     opening = text.next_character()

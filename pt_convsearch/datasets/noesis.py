@@ -20,17 +20,19 @@ def read_noesis(path: PathLike, *, names: str = "drop", answers: PathLike | None
     """The examples of a NOESIS-II file, streamed: a context, the correct next utterances, and the candidates.
 
     Args:
-        path: ``task-1.ubuntu.train.json``, ``task-1.ubuntu.dev.json`` …, plain or compressed. The training file has several
+        path: ``task-1.ubuntu.train.json``, ``task-1.ubuntu.dev.json`` …, plain or compressed. The training file has
+            several
             gigabytes: only one example is held at a time.
-        names: what becomes of the participants' names. ``"drop"``: "participant_N : " is taken off wherever it stands, and
-            names that address somebody at the beginning of a message; ``"paper"``: as Penha & Hauff's code does, which
-            takes every other "participant_N" away, too, and leaves its colon; ``"keep"``: nothing.
+        names: what becomes of the participants' names. ``"drop"``: "participant_N : " is taken off wherever it
+            stands, and names that address somebody at the beginning of a message; ``"paper"``: as Penha & Hauff's
+            code does, which takes every other "participant_N" away, too, and leaves its colon; ``"keep"``: nothing.
         answers: the file of correct answers that was published after the challenge for the blind test set: example id,
             candidate id (``NONE`` where no candidate is right) and utterance, separated by tabs.
 
     Yields:
         dialogue_id (the example's id), utterances (dicts of speaker and text), responses (the correct options, dicts of
-        docno and text; empty where no candidate is right) and candidates (the options in the file's order, docno and text).
+        docno and text; empty where no candidate is right) and candidates (the options in the file's order, docno and
+        text).
 
     Raises:
         ValueError: a field that is missing or of another kind, or an answer to no example; named by file and line.
@@ -47,12 +49,17 @@ def read_noesis(path: PathLike, *, names: str = "drop", answers: PathLike | None
         example_id = str(field(item, "example-id", (int, str), where))
         where = f"{where}, example {example_id}"
         utterances = [
-            {"speaker": field(one, "speaker", str, where, ""), "text": without_names(field(one, "utterance", str, where), names)}
+            {
+                "speaker": field(one, "speaker", str, where, ""),
+                "text": without_names(field(one, "utterance", str, where), names),
+            }
             for one in _objects(item, "messages-so-far", where)
         ]
         candidates = [_option(one, names, where) for one in _objects(item, "options-for-next", where, default=[])]
         if given is None:
-            correct = [_option(one, names, where) for one in _objects(item, "options-for-correct-answers", where, default=[])]
+            correct = [
+                _option(one, names, where) for one in _objects(item, "options-for-correct-answers", where, default=[])
+            ]
         else:
             right = given.get(example_id, ())
             correct = [option for option in candidates if option["docno"] in right]
@@ -99,7 +106,9 @@ def _read_answers(path: PathLike) -> dict[str, tuple[str, ...]]:
     answers: dict[str, tuple[str, ...]] = {}
     for number, cells in iter_tsv(path):
         if len(cells) < 2:
-            raise ValueError(f"{path}, line {number}: example id, candidate id and utterance are due, separated by tabs")
+            raise ValueError(
+                f"{path}, line {number}: example id, candidate id and utterance are due, separated by tabs"
+            )
         example_id, candidate = cells[0].strip(), cells[1].strip()
         if candidate.upper() != "NONE":
             answers[example_id] = (*answers.get(example_id, ()), candidate)

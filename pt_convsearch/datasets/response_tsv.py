@@ -12,22 +12,23 @@ from pt_convsearch.datasets.formats import iter_tsv
 def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict[str, Any]]:
     """The instances of a response-ranking file, streamed: one per context, with its true response and given negatives.
 
-    A line is ``label \\t u1 \\t … \\t un \\t candidate``; label 1 marks the true response, 0 a negative. Lines that follow each
-    other with the same context belong to one instance, as MANtIS, MSDialog and the Ubuntu IRC dialogues have them.
+    A line is ``label \\t u1 \\t … \\t un \\t candidate``; label 1 marks the true response, 0 a negative. Lines that
+    follow each other with the same context belong to one instance, as MANtIS, MSDialog and the Ubuntu IRC dialogues
+    have them.
 
     Args:
         path: the file, plain or compressed.
-        quoting: ``"csv"`` where the file was written by Python's csv module (MANtIS: a cell with a double quote stands in
-            double quotes, its own quotes doubled); ``"none"``: every cell byte for byte.
+        quoting: ``"csv"`` where the file was written by Python's csv module (MANtIS: a cell with a double quote
+            stands in double quotes, its own quotes doubled); ``"none"``: every cell byte for byte.
 
     Yields:
-        dialogue_id (running number of the instance, from 0), utterances (the context: dicts of speaker and text; speakers
-        alternate, the last is ``user``), response, and negatives (list of str, empty where the file has none). ``line`` is
-        the first line of the instance.
+        dialogue_id (running number of the instance, from 0), utterances (the context: dicts of speaker and text;
+        speakers alternate, the last is ``user``), response, and negatives (list of str, empty where the file has
+        none). ``line`` is the first line of the instance.
 
     Raises:
-        ValueError: a label other than 0 and 1, or a line without context; named by file and line. Two true responses to one
-            context are two instances.
+        ValueError: a label other than 0 and 1, or a line without context; named by file and line. Two true responses
+            to one context are two instances.
 
     Source: read_crr_tsv_as_df of Guzpenha/transformer_rankers; PAPER facts: Penha & Hauff, data.
     """
@@ -40,9 +41,13 @@ def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict
     for number, cells in iter_tsv(path):
         label = cells[0].strip()
         if label not in ("0", "1"):
-            raise ValueError(f"{path}, line {number}: label {cells[0]!r:.40} where 0 or 1 is due (the file has no header)")
+            raise ValueError(
+                f"{path}, line {number}: label {cells[0]!r:.40} where 0 or 1 is due (the file has no header)"
+            )
         if len(cells) < 3:
-            raise ValueError(f"{path}, line {number}: {len(cells)} cells where label, at least one utterance, response are due")
+            raise ValueError(
+                f"{path}, line {number}: {len(cells)} cells where label, at least one utterance, response are due"
+            )
         if quoting == "csv":
             cells = [_unquoted(cell) for cell in cells]
         if cells[1:-1] != context:
@@ -65,7 +70,8 @@ def _instances(
             "dialogue_id": str(first + place),
             "line": line,
             "utterances": [
-                {"speaker": "user" if (len(texts) - 1 - n) % 2 == 0 else "agent", "text": text} for n, text in enumerate(texts)
+                {"speaker": "user" if (len(texts) - 1 - n) % 2 == 0 else "agent", "text": text}
+                for n, text in enumerate(texts)
             ],
             "response": response,
             "negatives": list(negatives),
