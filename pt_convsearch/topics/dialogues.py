@@ -1,0 +1,111 @@
+"""Topics from dialogues: utterances with speakers, as forums and chat channels have them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from pt_convsearch.topics.chats import conversations
+from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
+from pt_convsearch.topics.rows import Rows
+
+User = str | Collection[str] | Callable[[str], bool] | None
+_LISTS = ("utterances", "dialogue", "dialog", "turns", "messages")
+_IDS = ("dialogue_id", "dialog_id", "id", "conversation_id")
+
+
+def from_dialogues(
+    dialogues: Iterable[Any] | pd.DataFrame | str | os.PathLike[str], user: User = None, *, turns: str = "all"
+) -> pd.DataFrame:
+    """Topics from dialogues: one row per utterance of the user; everybody else speaks as the assistant.
+
+    Args:
+        dialogues: each a dict with ``utterances`` (a list) and ``dialogue_id`` (else ``id``, else a running number from 1), or
+            just the list; or the path of a file of them. An utterance is a dict with ``speaker`` and ``text``, a pair
+            (speaker, text), or a str (then speakers alternate).
+        user: who asks: a speaker's name, a collection of names, or a function of the name; by default whoever
+            opens the dialogue.
+        turns: "all", or "last" for each dialogue's last utterance of the user.
+
+    Returns:
+        a topics frame: qid, query, qhistory, answer, conversation_id, turn_number. Utterances of one role in a row stay
+        separate messages; those without text are left out.
+
+    Raises:
+        ValueError: an utterance without speaker or text, an id used twice, or a ``user`` who speaks nowhere.
+
+    Example:
+        >>> import pt_convsearch as cs
+        >>> dialogue = {"dialogue_id": "d", "utterances": [
+        ...     {"speaker": "ann", "text": "wifi is down"}, {"speaker": "bob", "text": "which card?"},
+        ...     {"speaker": "ann", "text": "an old one"}]}
+        >>> cs.topics.from_dialogues([dialogue])["query"].tolist()
+        ['wifi is down', 'an old one']
+        >>> cs.topics.from_dialogues([dialogue], user="bob").answer.tolist()
+        ['an old one']
+    """
+    rows, speakers, asked = Rows(turns), set[str](), 0
+    for dialogue in read_dialogues(dialogues):
+        is_user = _asker(user, dialogue)
+        messages: list[Message] = [
+            {"role": USER if is_user(said.speaker) else ASSISTANT, "content": said.text} for said in dialogue.utterances
+        ]
+        speakers.update(said.speaker for said in dialogue.utterances[:50])
+        asked += sum(message["role"] == USER for message in messages)
+        rows.add(dialogue.name, messages)
+    if speakers and not asked:
+        raise ValueError(f"user={user!r} speaks in none of the dialogues; speakers are {', '.join(sorted(speakers)[:5])} …")
+    return rows.frame()
+
+
+class Utterance(NamedTuple):
+    speaker: str
+    text: str
+
+
+class Dialogue(NamedTuple):
+    name: Any
+    utterances: list[Utterance]
+
+
+def read_dialogues(dialogues: Any) -> Iterator[Dialogue]:
+    """Dialogues in any of their shapes; utterances without text are left out."""
+    for number, dialogue in enumerate(conversations(dialogues), 1):
+        name, utterances = number, dialogue
+        if isinstance(dialogue, Mapping):
+            found = [field for field in _LISTS if field in dialogue]
+            if not found:
+                raise ValueError(f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(dialogue)}")
+            name = next((dialogue[field] for field in _IDS if dialogue.get(field) is not None), number)
+            utterances = dialogue[found[0]]
+        said = [_utterance(value, name, at) for at, value in enumerate(utterances)]
+        yield Dialogue(name, [utterance for utterance in said if utterance.text.strip()])
+
+
+def _utterance(value: Any, name: Any, at: int) -> Utterance:
+    speaker: Any
+    text: Any
+    if isinstance(value, str):
+        speaker, text = ("first", "second")[at % 2], value
+    elif isinstance(value, Mapping):
+        speaker = next((value[key] for key in ("speaker", "role", "from", "user") if value.get(key) is not None), None)
+        text = next((value[key] for key in ("text", "utterance", "content", "value") if value.get(key) is not None), None)
+    elif isinstance(value, list | tuple) and len(value) == 2:
+        speaker, text = value
+    else:
+        speaker = text = None
+    if speaker is None or not isinstance(text, str):
+        raise ValueError(f"utterance {at + 1} of dialogue {name!r} lacks a speaker or a text: {str(value)[:60]!r}")
+    return Utterance(str(speaker), clean_text(text))
+
+
+def _asker(user: User, dialogue: Dialogue) -> Callable[[str], bool]:
+    if callable(user):
+        return user
+    if user is None:
+        user = dialogue.utterances[0].speaker if dialogue.utterances else ""
+    names = {user} if isinstance(user, str) else set(user)
+    return names.__contains__

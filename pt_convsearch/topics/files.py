@@ -1,0 +1,175 @@
+"""Files of topics and logs: JSON Lines, JSON and parquet, plain or compressed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pt_convsearch._files import open_text, read_jsonl, writing_text, written
+from pt_convsearch.topics.validation import validate
+
+PathLike = str | os.PathLike[str]
+
+
+def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options: Any) -> pd.DataFrame:
+    """Topics from a file: a topics frame as :func:`write` leaves it, or a log that a builder understands.
+
+    Records with ``query`` are topics; with ``messages``, ``conversation`` or ``conversations`` a chat log
+    (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with ``turn`` or ``turns`` lists, or
+    ``raw_utterance``, turns as in CAsT (:func:`from_turns`).
+
+    Args:
+        path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz.
+        columns: other names of columns or fields, old to new, e.g. ``{"history": "qhistory", "rewrite": "qrewrite"}``.
+        options: handed to the builder (``turns``, ``user``, ``roles`` …).
+
+    Returns:
+        a topics frame, checked by :func:`validate`.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a line that is not JSON, records of a shape nobody knows, or what :func:`validate` refuses.
+
+    Example:
+        ``cs.topics.read("test.topics.jsonl", columns={"history": "qhistory", "rewrite": "qrewrite", "turn": "turn_number"})``
+    """
+    from pt_convsearch.topics.chats import LISTS, from_messages
+    from pt_convsearch.topics.dialogues import from_dialogues
+    from pt_convsearch.topics.frames import from_frame
+    from pt_convsearch.topics.turns import from_turns
+
+    frame = _parquet(path) if is_parquet(path) else None
+    first = next(records(path), None) if frame is None else dict.fromkeys(frame.columns)
+    renamed = {(columns or {}).get(name, name) for name in (first or {})}
+    if first is None or {"qid", "query"} & renamed:
+        if frame is None:
+            frame = _frame(list(records(path)))
+        frame = frame.rename(columns=dict(columns or {}))
+        if first is None and frame.empty:
+            frame = frame.reindex(columns=["qid", "query", "qhistory"])
+        return from_frame(frame, **options) if options else validate(frame)
+    found = ({(columns or {}).get(name, name): value for name, value in record.items()} for record in records(path))
+    if renamed & set(LISTS):
+        return from_messages(found, **options)
+    if "utterances" in renamed:
+        return from_dialogues(found, **options)
+    if renamed & {"turn", "turns", "raw_utterance"}:
+        return from_turns(found, **options)
+    raise ValueError(
+        f"{path}: records with {', '.join(map(str, first))} are neither topics nor a log; "
+        "name the fields with columns={'theirs': 'ours'}"
+    )
+
+
+def write(topics: pd.DataFrame, path: PathLike) -> None:
+    """Write topics to JSON Lines (one object a row) or parquet, by the name's ending; :func:`read` gives them back.
+
+    Nothing is lost: texts such as "NA", quotes, emoji, line ends, lists and nulls come back as they were, ints as
+    ints. Only JSON Lines has no categories: such a column comes back as text (parquet keeps them and their order).
+    A kill leaves an older file as it was.
+
+    Args:
+        topics: a topics frame; checked by :func:`validate` first.
+        path: .jsonl (also .jsonl.gz, .bz2, .xz) or .parquet.
+
+    Raises:
+        ValueError: another ending, or what :func:`validate` refuses.
+    """
+    topics = validate(topics)
+    if is_parquet(path):
+        with written(path) as temporary:
+            topics.to_parquet(temporary, engine="pyarrow", index=False)
+        return
+    if Path(path).name.lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz").rpartition(".")[2] not in (
+        "jsonl",
+        "ndjson",
+    ):
+        raise ValueError(f"{path}: topics are written to .jsonl (also .gz, .bz2, .xz) or .parquet")
+    encode = json.JSONEncoder(ensure_ascii=False, default=_plain, allow_nan=False).encode
+    names = [str(name) for name in topics.columns]
+    columns = [_values(topics[name]) for name in topics.columns]
+    with writing_text(path) as handle:
+        for values in zip(*columns, strict=True):
+            handle.write(encode(dict(zip(names, values, strict=True))))
+            handle.write("\n")
+
+
+def records(path: PathLike) -> Iterator[Any]:
+    """The records of a JSON Lines, JSON (one list) or parquet file, one after the other."""
+    if is_parquet(path):
+        import pyarrow.parquet
+
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=4096):
+                yield from batch.to_pylist()
+        return
+    with open_text(path) as handle:
+        start = handle.read(256).lstrip()[:1]
+    if start != "[":
+        for _, record in read_jsonl(path):
+            yield record
+        return
+    with open_text(path) as handle:
+        try:
+            found = json.load(handle)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}: not valid JSON ({error})") from error
+    yield from found
+
+
+def is_parquet(path: PathLike) -> bool:
+    return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def _parquet(path: PathLike) -> pd.DataFrame:
+    """A parquet file as a frame; lists and structs as Python's own, which pandas would make arrays."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    frame = table.drop_columns(nested).to_pandas()
+    for name in nested:
+        frame[name] = pd.Series(table[name].to_pylist(), dtype=object, index=frame.index)
+    return frame[[name for name in table.column_names if name in frame.columns]]
+
+
+def _frame(found: list[Any]) -> pd.DataFrame:
+    """Records as a frame; a column of ints with gaps stays whole numbers, a text stays what it is."""
+    names = list(dict.fromkeys(name for record in found for name in record))
+    return pd.DataFrame({name: _series([record.get(name) for record in found]) for name in names})
+
+
+def _series(values: list[Any]) -> pd.Series:
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {str}:
+        return pd.Series(values, dtype="str")
+    if kinds == {int}:
+        return pd.Series(values, dtype="int64" if None not in values else "Int64")
+    if kinds == {bool}:
+        return pd.Series(values, dtype="bool" if None not in values else "boolean")
+    if kinds and kinds <= {int, float}:
+        return pd.Series(values, dtype="float64")
+    return pd.Series(values, dtype=object)
+
+
+def _values(column: pd.Series) -> list[Any]:
+    values = column.astype(object).tolist()
+    if column.dtype != object or any(isinstance(value, float) for value in values):
+        values = [None if value is pd.NA or value is pd.NaT or value != value else value for value in values]
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for, as what it has one for."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    raise TypeError(f"a topic holds a {type(value).__name__}, which JSON Lines cannot hold")

@@ -1,0 +1,171 @@
+"""Messages as people hold them, made into the one shape that ``qhistory`` holds: role and content, oldest first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+logger = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+Roles = Mapping[str, str | None]
+
+USER, ASSISTANT = "user", "assistant"
+#: who speaks in the formats that are read as they are: OpenAI, ShareGPT, QReCC and MTRAG, Gemini
+ROLES: dict[str, str | None] = {
+    "user": USER, "human": USER,
+    "assistant": ASSISTANT, "gpt": ASSISTANT, "chatgpt": ASSISTANT, "agent": ASSISTANT, "model": ASSISTANT,
+    "system": None, "developer": None, "tool": None, "function": None,
+}  # fmt: skip
+_ROLE_FIELDS = ("role", "from", "speaker")
+_CONTENT_FIELDS = ("content", "value", "text", "utterance")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class MessageReader:
+    """Reads messages of one log and counts what it leaves out.
+
+    Args:
+        roles: what the log calls its speakers, beside the usual names: ``{"bot": "assistant", "narrator": None}``;
+            None leaves the messages of that role out.
+    """
+
+    def __init__(self, roles: Roles | None = None) -> None:
+        for name, role in (roles or {}).items():
+            if role not in (USER, ASSISTANT, None):
+                raise ValueError(f"roles[{name!r}] is {role!r}: a role becomes 'user', 'assistant' or None (left out)")
+        self.roles = {**ROLES, **(roles or {})}
+        self.left_out: Counter[str] = Counter()
+
+    def messages(self, values: Any, where: str) -> list[Message]:
+        """The messages of one conversation that its users saw; ``where`` names the conversation in errors."""
+        found = (self.message(value, where, number) for number, value in enumerate(values, 1))
+        return [message for message in found if message is not None]
+
+    def message(self, value: Any, where: str, number: int) -> Message | None:
+        """One message as role, content and docno (where it has one); None for one that is left out."""
+        if not isinstance(value, Mapping):
+            raise ValueError(
+                f"message {number} of {where} is {_shown(value)}: a message is a dict with role and content "
+                "(or from and value, speaker and text)"
+            )
+        said = self._role(value, where, number)
+        role = self.roles[said]
+        if role is None:
+            self.left_out[said] += 1
+            return None
+        content = _content(value, where, number, role)
+        if role == ASSISTANT and not content.strip():
+            self.left_out["assistant without text"] += 1
+            return None
+        docno = value.get("docno")
+        if docno is None or docno != docno:  # NaN
+            return {"role": role, "content": content}
+        return {"role": role, "content": content, "docno": str(docno)}
+
+    def _role(self, value: Mapping[str, Any], where: str, number: int) -> str:
+        said = next((value[field] for field in _ROLE_FIELDS if value.get(field) is not None), None)
+        if not isinstance(said, str):
+            raise ValueError(f"message {number} of {where} has no role (looked for {', '.join(_ROLE_FIELDS)})")
+        if said not in self.roles:
+            if said.lower() not in self.roles:
+                raise ValueError(
+                    f"message {number} of {where} has the role {said!r}, which is neither a user's nor an assistant's: "
+                    f"say what it is with roles={{{said!r}: 'user'}}, 'assistant' or None (left out)"
+                )
+            said = said.lower()
+        return said
+
+    def log(self) -> None:
+        """Say in the log what was left out."""
+        if self.left_out:
+            counts = ", ".join(f"{count} {role}" for role, count in self.left_out.most_common())
+            logger.info("messages left out: %s", counts)
+
+
+def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> str:
+    content = next((value[field] for field in _CONTENT_FIELDS if value.get(field) is not None), None)
+    if isinstance(content, str):
+        return clean_text(content)
+    if content is None or content != content if not _is_list(content) else False:
+        if role == ASSISTANT:
+            return ""
+        raise ValueError(f"message {number} of {where} is a user's and has no text (None or NaN): give a str")
+    if not _is_list(content):
+        raise ValueError(f"message {number} of {where} has {_shown(content)} as content: give a str or a list of parts")
+    joined = ""
+    for part in content:
+        text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
+        if isinstance(text, str) and text:
+            between = " " if joined and not joined[-1].isspace() and not text[0].isspace() else ""
+            joined += between + clean_text(text)
+    return joined
+
+
+def clean_text(text: str) -> str:
+    """The text, a half of a surrogate pair (a broken emoji, which no file can hold) replaced by U+FFFD."""
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def as_history(value: Any, where: str, *, strings: str = "alternate", reader: MessageReader | None = None) -> list[Message]:
+    """A history in any of its shapes as a list of messages.
+
+    Args:
+        value: a list of messages, a list of strings, or either as JSON text.
+        where: what errors call it, e.g. ``"qhistory of qid '3_1'"``.
+        strings: who says the strings: "alternate" (the user, the assistant, the user …) or "user" (all of them).
+        reader: counts what is left out.
+
+    Raises:
+        ValueError: what is missing, or no history; the message names ``where``.
+    """
+    if type(value) is list and all(map(_is_plain, value)):
+        return value
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where} is a text that is not JSON ({error}): give a list of messages") from error
+    if not _is_list(value):
+        raise ValueError(f"{where} is {_shown(value)}: give a list of messages, [] for a first turn")
+    values = list(value)
+    if any(isinstance(item, str) for item in values):
+        if not all(isinstance(item, str) for item in values):
+            raise ValueError(f"{where} holds strings and other things: give strings only, or messages only")
+        roles = [USER if strings == "user" or number % 2 == 0 else ASSISTANT for number in range(len(values))]
+        return [
+            {"role": role, "content": clean_text(text)}
+            for role, text in zip(roles, values, strict=True)
+            if role == USER or text.strip()
+        ]
+    if all(map(_is_plain, values)):
+        return values
+    return (reader or MessageReader()).messages(values, where)
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether a message has the shape already; a docno that a file format filled with nothing is not plain."""
+    return (
+        type(message) is dict
+        and message.get("role") in (USER, ASSISTANT)
+        and type(message.get("content")) is str
+        and message.get("docno", "") is not None
+    )
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray | pd.Series)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
