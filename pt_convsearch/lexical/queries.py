@@ -1,0 +1,68 @@
+"""What every lexical engine reads from a frame of queries: texts without separators, or weighted terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pyterrier as pt
+
+from ..topics.checks import check_queries
+
+
+def lexical_queries(
+    inp: pd.DataFrame, *, context: pt.Transformer | None = None
+) -> tuple[pd.DataFrame, list[str | dict[str, float]]]:
+    """Check a frame of queries and read them.
+
+    Args:
+        inp: ``qid`` and ``query`` or ``query_toks`` (or both: ``query_toks`` wins); ``qsep`` optional.
+        context: the transformer that was given the frame, for messages.
+
+    Returns:
+        the frame with qid as str, and per row its text with the separators of ``qsep`` replaced by blanks, or its weights.
+
+    Raises:
+        pt.validate.InputValidationError: a column is missing.
+        ValueError: a repeated qid, a query that is no text, a weight that is negative or not finite; qids are named.
+    """
+    if "query_toks" in inp.columns:
+        filler = inp if "query" in inp.columns else inp.assign(query="")
+        frame = check_queries(filler, context=context)
+        weights = [_weights(value, qid) for value, qid in zip(frame["query_toks"], frame["qid"], strict=True)]
+        return (frame if filler is inp else frame.drop(columns="query")), weights
+    frame = check_queries(inp, context=context)
+    texts: list[str] = frame["query"].tolist()
+    if "qsep" in frame.columns:
+        texts = [without_separators(text, sep) for text, sep in zip(texts, frame["qsep"], strict=True)]
+    return frame, texts  # type: ignore[return-value]
+
+
+def without_separators(text: str, separators: Any) -> str:
+    """The text with each separator (a str or a list of them; None and NaN are none) replaced by a blank.
+
+    >>> without_separators("Who? [SEP] A sep is a mark.", " [SEP] ")
+    'Who? A sep is a mark.'
+    """
+    if isinstance(separators, str):
+        separators = [separators]
+    elif separators is None or isinstance(separators, float):
+        return text
+    for separator in separators:
+        if separator.strip():
+            text = text.replace(separator, " ")
+    return text
+
+
+def _weights(value: Any, qid: str) -> dict[str, float]:
+    if not isinstance(value, dict):
+        raise ValueError(f"query_toks of qid {qid!r} is {value!r}: give a dict of term -> weight, {{}} for no terms")
+    for term, weight in value.items():
+        if not isinstance(term, str) or not isinstance(weight, int | float) and not hasattr(weight, "dtype"):
+            raise ValueError(f"query_toks of qid {qid!r} holds {term!r}: {weight!r}: terms are str, weights numbers")
+        if not math.isfinite(weight) or weight < 0:
+            raise ValueError(f"query_toks of qid {qid!r}: weight {weight!r} of {term!r} is negative or not finite")
+    return value
+
+

@@ -1,0 +1,231 @@
+"""An index that is open: its arrays, the terms of queries, and the scores for (k1, b)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _files
+from ..topics.checks import first_three
+from . import kernels
+from .analysis import Analyzer
+from .storage import Lookup, Strings, load_array
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+logger = logging.getLogger(__name__)
+
+LONGEST_CACHED = 64
+CACHED_CHUNKS = 1_000_000
+IDFS = ("lucene", "robertson")
+
+
+class Reading:
+    """The open files of an index; one per index object and process.
+
+    Raises:
+        FileNotFoundError: there is no index at the path.
+        ValueError: the folder holds something else, another version of the format, or an index with other settings.
+    """
+
+    def __init__(self, path: Path, given: dict[str, Any]) -> None:
+        self.path = path
+        self.meta = _read_meta(path)
+        self.check(given)
+        tokenizer = given.get("tokenizer")
+        if callable(tokenizer):
+            self.analyzer = Analyzer(tokenizer, self.meta["stemmer"], self.meta["stopwords"])
+        else:
+            self.analyzer = Analyzer.from_settings(self.meta)
+        self.num_docs = int(self.meta["num_docs"])
+        self.average_length = self.meta["num_tokens"] / self.num_docs if self.num_docs else 0.0
+        self.offsets = load_array(path, "postings.offsets")
+        self.docs = load_array(path, "postings.docs")
+        self.tfs = load_array(path, "postings.tfs")
+        self.lengths = load_array(path, "lengths")
+        self.lexicon = Lookup(path, "lexicon")
+        self.docnos = Lookup(path, "docnos")
+        if len(self.lengths) != self.num_docs or len(self.docnos) != self.num_docs or len(self.docs) != self.meta["num_postings"]:
+            raise ValueError(f"the index at {path} is damaged: its files do not fit its pt_meta.json; build it anew")
+        self._scores: dict[tuple[float, float, str], np.ndarray] = {}
+        self._stored: dict[str, Strings] = {}
+        self._lock = threading.Lock()
+        self._chunks = _ChunkTerms(self)
+
+    def check(self, given: dict[str, Any]) -> None:
+        """Raise where settings given by the user are not those of the index, and say which."""
+        differ = []
+        for name, value in given.items():
+            if name == "text_field":
+                value = list(value)
+            else:
+                value = Analyzer(**{name: value}).settings()[name]
+            if value != self.meta[name]:
+                differ.append(f"{name}={value!r} was given, the index has {self.meta[name]!r}")
+        if differ:
+            raise ValueError(
+                f"the index at {self.path} was built with other settings: {'; '.join(differ)}. "
+                "Leave the option out to use the index as it is, or give overwrite=True and index the collection again"
+            )
+
+    def df(self, ids: np.ndarray) -> np.ndarray:
+        known = ids >= 0
+        result = np.zeros(len(ids), dtype=np.int64)
+        result[known] = self.offsets[ids[known] + 1] - self.offsets[ids[known]]
+        return result
+
+    def doc_ids(self, docnos: Iterable[str]) -> np.ndarray:
+        docnos = list(docnos)
+        ids = self.docnos.find(docnos)
+        if len(ids) and ids.min() < 0:
+            unknown = sorted({docno for docno, i in zip(docnos, ids, strict=True) if i < 0})
+            raise ValueError(f"{len(unknown)} docnos are not in the index at {self.path} ({first_three(unknown)})")
+        return ids
+
+    def stored(self, field: str | None = None) -> Strings:
+        """The stored texts of one field."""
+        names = self.meta["text_field"]
+        if not self.meta["store_text"]:
+            raise ValueError(f"the index at {self.path} was built with store_text=False: it has no texts to load")
+        field = names[-1] if field is None else field
+        if field not in names:
+            raise ValueError(f"the index at {self.path} stores {', '.join(map(repr, names))}, not {field!r}")
+        if field not in self._stored:
+            self._stored[field] = Strings(self.path, f"stored.{field}")
+        return self._stored[field]
+
+    # -- queries ------------------------------------------------------------------------------------------------------------
+
+    def query_terms(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the known terms of a query, rising, and how often each occurs."""
+        counts: dict[Any, int]
+        if self.analyzer.by_chunk:
+            counts = Counter(map(self._chunks.__getitem__, text.split()))
+        else:
+            counts = Counter([self._chunks.known(self.analyzer(text))])
+        for key in [key for key in counts if type(key) is tuple]:
+            times = counts.pop(key)
+            for term in key:
+                counts[term] = counts.get(term, 0) + times
+        ids = np.fromiter(counts.keys(), dtype=np.int64, count=len(counts))
+        weights = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
+        order = np.argsort(ids)
+        return ids[order], weights[order]
+
+    def weighted_terms(self, weights: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
+        ids = self.lexicon.find(weights)
+        values = np.fromiter(weights.values(), dtype=np.float64, count=len(weights))
+        kept = (ids >= 0) & (values > 0)
+        ids, values = ids[kept], values[kept]
+        order = np.argsort(ids)
+        return ids[order], values[order]
+
+    # -- scores -------------------------------------------------------------------------------------------------------------
+
+    def norms(self, k1: float, b: float) -> np.ndarray:
+        """k1 * (1 - b + b * length / average length), per document, float64."""
+        average = self.average_length or 1.0
+        return k1 * (1 - b + b * np.asarray(self.lengths, dtype=np.float64) / average)
+
+    def idfs(self, idf: str) -> np.ndarray:
+        """The idf of every term, float64."""
+        df = np.diff(self.offsets).astype(np.float64)
+        ratio = (self.num_docs - df + 0.5) / (df + 0.5)
+        return np.log1p(ratio) if idf == "lucene" else np.maximum(np.log(ratio), 1e-6)
+
+    def scores(self, k1: float, b: float, idf: str) -> np.ndarray:
+        """Scores of all postings for (k1, b, idf), float32: from the folder, or computed and kept there."""
+        key = (float(k1), float(b), idf)
+        with self._lock:
+            if key not in self._scores:
+                self._scores[key] = self._load_scores(*key)
+            return self._scores[key]
+
+    def _load_scores(self, k1: float, b: float, idf: str) -> np.ndarray:
+        name = f"k1={k1:g},b={b:g},idf={idf}" if (float(f"{k1:g}"), float(f"{b:g}")) == (k1, b) else f"k1={k1!r},b={b!r},idf={idf}"
+        folder = self.path / "scores"
+        path = folder / f"{name}.npy"
+        if path.exists():
+            stored = load_array(folder, name)
+            if len(stored) == len(self.docs):
+                return stored
+        scores = np.empty(len(self.docs), dtype=np.float32)
+        kernels.eager_scores(self.offsets, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
+        try:
+            with _files.written(path) as temporary, temporary.open("wb") as handle:
+                np.save(handle, scores, allow_pickle=False)
+        except OSError as error:
+            logger.info("scores for %s are kept in memory: %s", name, error)
+            return scores
+        return load_array(folder, name)
+
+    def vectors(self, ids: np.ndarray, k1: float, b: float, idf: str) -> scipy.sparse.csr_matrix:
+        import scipy.sparse
+
+        starts, terms, tfs = self.forward(ids)
+        rows = np.repeat(np.arange(len(ids)), np.diff(starts))
+        tf = tfs.astype(np.float64)
+        data = self.idfs(idf)[terms] * tf / (tf + self.norms(k1, b)[ids][rows])
+        shape = (len(ids), len(self.offsets) - 1)
+        return scipy.sparse.csr_matrix((data.astype(np.float32), terms.astype(np.int64), starts), shape=shape)
+
+    def forward(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The terms of documents: where each document's begin (one more than documents), the terms, their frequencies."""
+        offsets = load_array(self.path, "forward.offsets")
+        terms, tfs = load_array(self.path, "forward.terms"), load_array(self.path, "forward.tfs")
+        firsts, lasts = offsets[ids], offsets[np.asarray(ids) + 1]
+        starts = np.concatenate([[0], np.cumsum(lasts - firsts)])
+        at = np.repeat(firsts - starts[:-1], lasts - firsts) + np.arange(starts[-1])
+        return starts, np.asarray(terms[at]), np.asarray(tfs[at])
+
+
+class _ChunkTerms(dict[str, Any]):
+    """Known terms of a piece of text between white space: one number, or a tuple of any other count of numbers."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__()
+        self._reading = reading
+
+    def __missing__(self, chunk: str) -> Any:
+        value = self.known(self._reading.analyzer(chunk))
+        if len(chunk) <= LONGEST_CACHED:
+            if len(self) >= CACHED_CHUNKS:
+                self.clear()
+            self[chunk] = value
+        return value
+
+    def known(self, tokens: list[str]) -> Any:
+        ids = [int(i) for i in self._reading.lexicon.find(tokens) if i >= 0]
+        return ids[0] if len(ids) == 1 else tuple(ids)
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    from .index import FORMAT_VERSION, BM25Index
+
+    meta_path = path / "pt_meta.json"
+    if not path.exists():
+        raise FileNotFoundError(f"there is no index at {path}: build one by BM25Index({str(path)!r}).index(docs)")
+    if not meta_path.exists():
+        raise ValueError(f"{path} is no BM25 index: it holds no pt_meta.json")
+    try:
+        meta = json.loads(meta_path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{meta_path} is damaged ({error}): build the index anew") from error
+    if (meta.get("type"), meta.get("format")) != (BM25Index.ARTIFACT_TYPE, BM25Index.ARTIFACT_FORMAT):
+        found = f"{meta.get('type')}.{meta.get('format')}"
+        raise ValueError(f"{path} holds a {found}, not a {BM25Index.ARTIFACT_TYPE}.{BM25Index.ARTIFACT_FORMAT}")
+    if meta.get("format_version") != FORMAT_VERSION:
+        raise ValueError(
+            f"the index at {path} has version {meta.get('format_version')} of the format, this library reads "
+            f"{FORMAT_VERSION}: index the collection again with overwrite=True"
+        )
+    return meta

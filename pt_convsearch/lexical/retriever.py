@@ -1,0 +1,155 @@
+"""BM25 retrieval over our index: exact, term at a time, for queries of any length."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyterrier as pt
+
+from .._results import results_frame
+from .._stage import Stage
+from . import kernels
+from .queries import lexical_queries
+from .reading import IDFS
+
+if TYPE_CHECKING:
+    from .index import BM25Index
+
+QUERIES_PER_TASK = 16
+
+
+class BM25Retriever(Stage):
+    """Exact BM25, ``Q -> R``.
+
+    Scores are those of Lucene: for each query term, times its frequency in the query,
+    ``idf * tf / (tf + k1 * (1 - b + b * length / average length))`` with ``idf = ln(1 + (N - df + .5) / (df + .5))``; lengths
+    are exact (Lucene rounds them to one byte). Sums are float32, so scores are right to about six digits. Documents with at
+    least one query term are returned, best first; equal scores in the order of the collection. A query that is empty or has
+    no known term gets no rows.
+
+    Input columns: ``qid``, ``query``; where ``query_toks`` is present (term -> weight) it is used in place of ``query``: its
+    keys are index terms as they stand (as RM3 and :meth:`BM25Index.analyze` give them), neither stemmed nor stopped.
+    ``qsep``, written by formers, names separators that are taken out of the text before analysis.
+    Output columns: those of the input, then ``docno``, ``score``, ``rank`` (from 0).
+
+    Args:
+        index: the index.
+        num_results: how many documents per query at most.
+        k1: saturation of term frequency.
+        b: strength of length normalisation, 0 to 1.
+        idf: ``"lucene"``, or ``"robertson"`` for ``max(1e-6, ln((N - df + .5) / (df + .5)))``, which ranks as PISA does.
+        threads: how many queries are searched at the same time; None: one per processor.
+        verbose: show progress.
+
+    Raises:
+        ValueError: a query that is None or NaN, a repeated qid, a weight that is negative or no number (on transform); an
+            option out of range.
+
+    Example:
+        ``cs.form(cs.X) >> index.bm25(num_results=100)``
+
+    Source: Robertson et al., TREC-3; Lucene's BM25Similarity; Kamphuis et al., "Which BM25 do you mean?", ECIR 2020.
+    """
+
+    def __init__(
+        self,
+        index: BM25Index,
+        *,
+        num_results: int = 1000,
+        k1: float = 0.9,
+        b: float = 0.4,
+        idf: Literal["lucene", "robertson"] = "lucene",
+        threads: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.index = index
+        self.num_results = num_results
+        self.k1 = k1
+        self.b = b
+        self.idf = idf
+        self.threads = threads
+        self.verbose = verbose
+        self._check_options()
+
+    def _check_options(self) -> None:
+        if isinstance(self.num_results, bool) or int(self.num_results) != self.num_results or self.num_results < 1:
+            raise ValueError(f"num_results={self.num_results!r}: a whole number from 1 on")
+        if not (math.isfinite(self.k1) and self.k1 >= 0):
+            raise ValueError(f"k1={self.k1!r}: a number from 0 on")
+        if not 0 <= self.b <= 1:
+            raise ValueError(f"b={self.b!r}: a number from 0 to 1")
+        if self.idf not in IDFS:
+            raise ValueError(f"idf={self.idf!r}: one of {', '.join(IDFS)}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads={self.threads!r}: a whole number from 1 on, or None")
+
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
+        """``retriever % k`` asks the index for k documents, never for more than before."""
+        if k >= self.num_results:
+            return None
+        return BM25Retriever(
+            self.index, num_results=k, k1=self.k1, b=self.b, idf=self.idf, threads=self.threads, verbose=self.verbose
+        )
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        self._check_options()  # GridScan sets attributes
+        topics, queries = lexical_queries(inp, context=self)
+        counts, docs, scores = self._search(queries)
+        docnos = self.index._reading.docnos.take(docs) if len(docs) else pa.array([], type=pa.large_string())
+        return results_frame(topics, counts, docnos, scores)
+
+    def _search(self, queries: list[str | dict[str, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if not queries:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+        reading = self.index._reading
+        eager = reading.scores(self.k1, self.b, self.idf)
+        k = int(min(self.num_results, reading.num_docs))
+
+        def task(part: list[str | dict[str, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            found = [reading.query_terms(q) if isinstance(q, str) else reading.weighted_terms(q) for q in part]
+            sizes = [len(ids) for ids, _ in found]
+            # scaled by a power of two, which is exact, so that no weight leaves float32
+            shifts = [-math.frexp(float(weights.max()))[1] if len(weights) else 0 for _, weights in found]
+            terms = np.concatenate([ids for ids, _ in found])
+            weights = np.concatenate([np.ldexp(w, shift) for (_, w), shift in zip(found, shifts, strict=True)])
+            offsets = np.concatenate([[0], np.cumsum(sizes)])
+            docs = np.empty((len(part), k), dtype=np.int64)
+            scores = np.empty((len(part), k), dtype=np.float32)
+            counts = np.zeros(len(part), dtype=np.int64)
+            if k:
+                kernels.search(
+                    reading.offsets, reading.docs, eager, reading.num_docs,
+                    offsets, terms, weights.astype(np.float32), k, docs, scores, counts,
+                )  # fmt: skip
+            filled = np.arange(k) < counts[:, None]
+            scaled = np.ldexp(scores.astype(np.float64), -np.asarray(shifts)[:, None])
+            return counts, docs[filled], scaled[filled]
+
+        parts = [queries[i : i + QUERIES_PER_TASK] for i in range(0, len(queries), QUERIES_PER_TASK)]
+        done = [result for result in self._progress(self._map(task, parts), len(parts))]
+        counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
+        return counts, docs, scores
+
+    def _map(self, task: Any, parts: list[Any]) -> Iterable[Any]:
+        threads = min(self.threads or len(os.sched_getaffinity(0)), len(parts))
+        if threads <= 1:
+            yield from map(task, parts)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(task, parts)
+
+    def _progress(self, results: Iterable[Any], total: int) -> Iterable[Any]:
+        if not self.verbose:
+            return results
+        from tqdm.auto import tqdm
+
+        return tqdm(results, total=total, unit="batch", desc=repr(self))
+
+
