@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import glob
 import gzip
 import hashlib
 import io
 import json
+import logging
 import lzma
 import os
 import shutil
@@ -17,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 PathLike = str | os.PathLike[str]
+
+logger = logging.getLogger(__name__)
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -51,6 +55,37 @@ def written(path: PathLike) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def clear_unfinished(path: PathLike) -> list[Path]:
+    """Remove what killed processes left of ``path`` (see :func:`written`); those of live processes stay.
+
+    Returns:
+        what was removed; a warning in the log names it, so that a user knows that the work starts anew.
+    """
+    path = Path(path)
+    removed = []
+    for left in sorted(path.parent.glob(f"{glob.escape(path.name)}.tmp-*-*")):
+        process = left.name[len(path.name) + 5 :].partition("-")[0]
+        if not process.isdigit() or _alive(int(process)):
+            continue
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+        logger.warning("%s was left by a run that did not finish: removed, %s is made anew", left, path.name)
+        removed.append(left)
+    return removed
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's process, or a system that does not tell
+        return True
+    return True
 
 
 @contextlib.contextmanager

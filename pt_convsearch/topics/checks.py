@@ -64,4 +64,6 @@ def check_queries(frame: pd.DataFrame, *, context: pt.Transformer | None = None)
     if any(wrong):
         named = first_three(qids[wrong])
         raise ValueError(f"query of qid {named} is None, NaN or no text: give a str ('' for a question without words)")
+    if len(frame) == 0 and not isinstance(frame["query"].dtype, pd.StringDtype):
+        return frame.assign(qid=qids, query=frame["query"].astype(object).astype(str))  # [] makes a column of floats
     return frame if qids is frame["qid"] else frame.assign(qid=qids)
