@@ -41,7 +41,11 @@ def open_data(path: PathLike, *, member: str | None = None) -> Iterator[IO[bytes
         start = raw.read(6)
         raw.seek(0)
         if start.startswith(b"PK\x03\x04"):
-            with zipfile.ZipFile(raw) as archive, archive.open(_only_member(path, archive, member)) as stream:
+            try:
+                archive = zipfile.ZipFile(raw)
+            except zipfile.BadZipFile as error:
+                raise ValueError(f"{path}, line 1: the file is cut or damaged ({error})") from error
+            with archive, archive.open(_only_member(path, archive, member)) as stream:
                 yield stream
             return
         for mark, opener in _COMPRESSED:
@@ -72,21 +76,28 @@ def iter_lines(path: PathLike) -> Iterator[tuple[int, str]]:
     Raises:
         ValueError: no UTF-8, or a cut or damaged file; named by file and line.
     """
+    with open_data(path) as stream:
+        yield from decoded(stream, str(path))
+
+
+def decoded(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number, line without its end) of a stream of UTF-8 text; a byte order mark is taken off.
+
+    Raises:
+        ValueError: no UTF-8, or a cut or damaged stream; named by ``name`` and line.
+    """
     number = 0
     try:
-        with open_data(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                if number == 1:
-                    raw = _without_mark(path, raw)
-                try:
-                    line = raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise ValueError(f"{path}, line {number}: not valid UTF-8 ({error})") from error
-                yield number, line.removesuffix("\n").removesuffix("\r")
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
+        for number, raw in enumerate(stream, 1):
+            if number == 1:
+                raw = _without_mark(name, raw)
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{name}, line {number}: not valid UTF-8 ({error})") from error
+            yield number, line.removesuffix("\n").removesuffix("\r")
     except DAMAGE as error:
-        raise ValueError(f"{path}, after line {number}: the file is cut or damaged ({error})") from error
+        raise ValueError(f"{name}, after line {number}: the file is cut or damaged ({error})") from error
 
 
 def read_text(path: PathLike) -> str:

@@ -1,0 +1,139 @@
+"""Readers of TREC CAsT's topic files, all years: lists of turns, trees of turns, trees flattened into one list per path."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pt_convsearch.datasets.formats import field, iter_tsv, read_records
+from pt_convsearch.datasets.rows import said
+
+logger = logging.getLogger(__name__)
+Turn = dict[str, Any]
+
+
+def read_conversations(path: Path) -> Iterator[tuple[int, str, dict[str, Any], list[Turn]]]:
+    """Yield (line, topic number, topic, turns from the first to the last) of each path through each topic of a file.
+
+    A topic of 2019 to 2021 has one path. A tree of 2022 has one for each of its leaves; so has a flattened file, where each is
+    a topic of its own and numbers repeat. A turn here is {number, utterance, rewrite, automatic, answer, docno, item}.
+
+    Raises:
+        ValueError: no such file, a turn without number or utterance, a parent that is not there; named by file and line.
+    """
+    for line, topic in read_records(path):
+        where = f"{path}, line {line}"
+        number = str(field(topic, "number", (int, str), where))
+        where = f"{where} (topic {number})"
+        items = field(topic, "turn", list, where)
+        if not items or any(not isinstance(item, dict) for item in items):
+            raise ValueError(f"{where}: field 'turn' is no list of turns")
+        if any("participant" in item or "parent" in item for item in items):
+            for turns in _paths(items, where):
+                yield line, number, topic, turns
+        else:
+            yield line, number, topic, [_turn(item, where) for item in items]
+
+
+def _turn(item: dict[str, Any], where: str) -> Turn:
+    number = str(field(item, "number", (int, str), where))
+    where = f"{where}, turn {number}"
+    utterance = field(item, "raw_utterance", str, where, field(item, "utterance", str, where, None))
+    if utterance is None:
+        raise ValueError(f"{where}: no field 'raw_utterance' or 'utterance', only {', '.join(map(repr, item))}")
+    return {
+        "number": number,
+        "utterance": utterance,
+        "rewrite": field(item, "manual_rewritten_utterance", str, where, None),
+        "automatic": field(item, "automatic_rewritten_utterance", str, where, None),
+        "answer": field(item, "passage", str, where, field(item, "response", str, where, "")),
+        "docno": _docno(item, where),
+        "item": item,
+    }
+
+
+def _docno(item: dict[str, Any], where: str) -> str | None:
+    """Which passage answered: the canonical result, with its passage number where documents were judged (2021)."""
+    for key in ("manual_canonical_result_id", "automatic_canonical_result_id", "canonical_result_id"):
+        found = field(item, key, str, where, None)
+        if found:
+            passage = field(item, "passage_id", (int, str), where, None)
+            return found if passage is None else f"{found}-{passage}"
+    provenance = field(item, "provenance", list, where, [])
+    if any(not isinstance(one, str) for one in provenance):
+        raise ValueError(f"{where}: field 'provenance' is no list of ids")
+    # a response written from several passages has no id of its own
+    return provenance[0] if len(provenance) == 1 else None
+
+
+def _paths(items: list[dict[str, Any]], where: str) -> Iterator[list[Turn]]:
+    """Each way from the root of a tree to a leaf, as turns of the user with what the system answered on that way."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for item in items:
+        number = str(field(item, "number", (int, str), where))
+        if number in nodes:
+            raise ValueError(f"{where}: turn {number!r} stands twice")
+        nodes[number] = item
+    children: dict[str | None, list[str]] = {}
+    for number, item in nodes.items():
+        parent = item.get("parent")
+        parent = None if parent is None else str(parent)
+        if parent is not None and parent not in nodes:
+            raise ValueError(f"{where}, turn {number}: its parent {parent!r} is not in the topic")
+        children.setdefault(parent, []).append(number)
+    reached = 0
+    stack: list[tuple[str, list[str]]] = [(root, [root]) for root in reversed(children.get(None, []))]
+    while stack:
+        number, way = stack.pop()
+        reached += 1
+        below = children.get(number, [])
+        stack.extend((child, [*way, child]) for child in reversed(below))
+        if not below:
+            yield _along([nodes[one] for one in way], where)
+    if reached != len(nodes):
+        raise ValueError(f"{where}: {len(nodes) - reached} turns hang on no first turn (their parents go round in a circle)")
+
+
+def _along(way: list[dict[str, Any]], where: str) -> list[Turn]:
+    turns: list[Turn] = []
+    for item in way:
+        who = field(item, "participant", str, where, "User" if "utterance" in item or "raw_utterance" in item else "System")
+        if who.lower() == "user":
+            turns.append(_turn(item, where))
+        elif who.lower() == "system":
+            number = field(item, "number", (int, str), where)
+            if not turns:
+                raise ValueError(f"{where}, turn {number}: the system speaks before any user")
+            text = field(item, "response", str, f"{where}, turn {number}", "")
+            docno = _docno(item, f"{where}, turn {number}")
+            if turns[-1]["answer"]:  # two system turns in a row are one answer, by nobody's passage
+                text, docno = f"{turns[-1]['answer']}\n{text}", None
+            turns[-1] |= {"answer": text, "docno": docno}
+        else:
+            raise ValueError(f"{where}: participant {who!r} is neither User nor System")
+    return turns
+
+
+def history_of(turns: list[Turn]) -> list[dict[str, str]]:
+    """What was said in these turns: each utterance, and each answer that has a text."""
+    history = []
+    for turn in turns:
+        history.append(said("user", turn["utterance"]))
+        if turn["answer"].strip():
+            history.append(said("assistant", turn["answer"], turn["docno"]))
+    return history
+
+
+def read_resolved(path: Path) -> dict[str, str]:
+    """qid -> standalone question, from a file ``qid <tab> text`` (\\r\\n or \\n).
+
+    Raises:
+        ValueError: a line without tab, or a qid with two texts; named by file and line.
+    """
+    texts: dict[str, str] = {}
+    for line, (qid, text) in iter_tsv(path, columns=2):
+        if texts.setdefault(qid, text) != text:
+            raise ValueError(f"{path}, line {line}: {qid!r} has another text before")
+    return texts
