@@ -23,10 +23,15 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "lexical": ("BM25Index", "bm25"),
     "dense": ("BiEncoder", "DenseIndex"),
     "reranking": ("DropSeen", "rrf"),
+    "negatives": (
+        "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",
+        "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "training_pairs",
+    ),
+    "training": ("train",),
     "evaluation": ("Experiment", "QuestionTypes", "plots", "render", "shortcut_dependence"),
     "datasets": ("dataset",),
 }  # fmt: skip
-_PACKAGES = ("topics", "measures", "forming", "lexical", "dense", "reranking", "evaluation", "datasets")
+_PACKAGES = ("topics", "measures", "forming", "lexical", "dense", "reranking", "negatives", "training", "evaluation", "datasets")
 _ORIGIN = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = ["__version__", *sorted(_ORIGIN), "topics"]

@@ -1,0 +1,105 @@
+"""What a mined set depends on, as text that changes when any of it does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from pt_convsearch._stage import Stage
+
+from ._texts import TextStore
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_CANARIES = 16
+
+
+def digest(value: Any) -> str:
+    """A hash of anything made of texts, numbers, arrays, frames, lists and dicts, stages and artifacts."""
+    state = hashlib.blake2b(digest_size=16)
+    for piece in _pieces(value, ()):
+        state.update(piece.encode("utf-8", "surrogatepass") + b"\0")
+    return state.hexdigest()
+
+
+def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
+    if id(value) in above:
+        return
+    above = (*above, id(value))
+    if value is None or isinstance(value, str | int | float | bool | np.generic):
+        yield f"{type(value).__name__}:{value!r}"
+    elif isinstance(value, pd.DataFrame):
+        yield f"frame:{list(map(str, value.columns))}"
+        for column in value.columns:
+            yield from _pieces(value[column].tolist(), above)
+    elif isinstance(value, pd.Series | pd.Index):
+        yield from _pieces(value.tolist(), above)
+    elif isinstance(value, np.ndarray):
+        yield from _pieces(value.tolist(), above) if value.dtype == object else (f"{value.dtype}{value.shape}", value.tobytes().hex())
+    elif isinstance(value, dict):
+        yield "{"
+        for key, item in value.items():
+            yield from _pieces(key, above)
+            yield from _pieces(item, above)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for item in value:
+            yield from _pieces(item, above)
+        yield "]"
+    elif isinstance(value, TextStore):
+        yield value.fingerprint
+    elif _knows_itself(value):  # an encoder: its weights count, not where they lie
+        yield from _pieces(value.identity(), above)
+    elif isinstance(value, pt.Artifact):
+        yield _named(value)
+        meta = value.path / "pt_meta.json" if not isinstance(value.path, type(pt.Artifact.NO_PATH)) else None
+        if meta is not None and meta.is_file():
+            yield meta.read_text(encoding="utf-8")
+    elif isinstance(value, Stage):
+        yield type(value).__qualname__
+        yield from _pieces(value._identity(), above)
+    elif isinstance(value, pt.Transformer):
+        yield type(value).__qualname__
+        for name, item in sorted(vars(value).items()):
+            if not name.startswith("_") or name == "_transformers":  # private attributes are what a stage remembers
+                yield name
+                yield from _pieces(item, above)
+    elif callable(value) and hasattr(value, "__code__"):
+        code = value.__code__
+        yield _ADDRESS.sub("", f"{value.__module__}.{value.__qualname__}:{code.co_code.hex()}:{code.co_consts!r}:{code.co_names}")
+    else:
+        yield _named(value)
+
+
+def _knows_itself(value: Any) -> bool:
+    method = getattr(type(value), "identity", None)
+    return callable(method) and method is not pt.Transformer.identity  # that one makes an empty pipeline
+
+
+def shown(value: Any) -> str:
+    """``repr`` without addresses in memory."""
+    return _ADDRESS.sub("", repr(value))
+
+
+def _named(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}:{shown(value)}"
+
+
+def canary(miner: pt.Transformer, topics: pd.DataFrame) -> str:
+    """What the miner finds for a few questions: tells apart what settings cannot, such as other weights at the same path."""
+    rows = np.unique(np.linspace(0, len(topics) - 1, min(_CANARIES, len(topics))).astype(int))
+    found = miner(topics.iloc[rows].reset_index(drop=True))
+    return digest([found["qid"].astype(str).tolist(), found["docno"].astype(str).tolist()])
+
+
+def differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The settings of two mined sets that differ, by name."""
+    names = [*new, *(name for name in old if name not in new)]
+    return [name for name in names if json.dumps(old.get(name), sort_keys=True) != json.dumps(new.get(name), sort_keys=True)]

@@ -1,0 +1,90 @@
+"""What a killed mining leaves behind, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pt_convsearch import _files
+
+logger = logging.getLogger(__name__)
+
+
+class Parts:
+    """Finished batches beside the set that is being mined (``<out>.mining``), each renamed into place when it is whole.
+
+    Parts of another mining are discarded; so is a part that cannot be read.
+
+    Args:
+        target: the folder of the set to be.
+        settings: what the mining depends on; JSON.
+        fresh: discard what is there in any case.
+    """
+
+    def __init__(self, target: Path, settings: dict[str, Any], *, fresh: bool) -> None:
+        self.folder = target.with_name(f"{target.name}.mining")
+        self.settings = settings
+        self.fresh = fresh
+        self.done: list[tuple[int, int]] = []
+
+    def __enter__(self) -> Parts:
+        known = self.folder / "settings.json"
+        same = known.is_file() and json.loads(known.read_text(encoding="utf-8")) == self.settings
+        if self.folder.exists() and (self.fresh or not same):
+            logger.info("%s is of another mining: starting anew", self.folder)
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _files.write_json(known, self.settings)
+        found = len(list(self.folder.glob("*.parquet")))
+        if found:
+            logger.info("%s: going on after %d finished batches", self.folder, found)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Parts stay where a run fails: the next one goes on from them."""
+
+    def has(self, start: int, stop: int) -> bool:
+        """Whether the batch of questions ``start`` to ``stop`` is finished; a damaged one is removed."""
+        path = self._path(start, stop)
+        if not path.is_file():
+            return False
+        try:
+            whole = pq.ParquetFile(path, page_checksum_verification=True).read().num_rows == stop - start
+        except (pa.ArrowException, OSError) as error:
+            logger.warning("%s is damaged (%s): mining this batch again", path, error)
+            whole = False
+        if not whole:
+            path.unlink()
+        return whole
+
+    def add(self, start: int, stop: int, table: pa.Table, tally: Counter[str]) -> None:
+        """Keep a finished batch, and what was counted in it."""
+        path = self._path(start, stop)
+        table = table.replace_schema_metadata({"tally": json.dumps(tally)})
+        with _files.written(path) as temporary:
+            pq.write_table(table, temporary, write_page_checksum=True)
+
+    def read(self, ranges: list[tuple[int, int]]) -> tuple[pa.Table | None, Counter[str]]:
+        """All batches as one table, and the sum of what was counted."""
+        tables = [pq.read_table(self._path(start, stop)) for start, stop in ranges]
+        tally: Counter[str] = Counter()
+        for table in tables:
+            tally.update(json.loads((table.schema.metadata or {})[b"tally"]))
+        return (pa.concat_tables([table.replace_schema_metadata(None) for table in tables]) if tables else None), tally
+
+    def discard(self) -> None:
+        """Remove the parts: the set is written."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, start: int, stop: int) -> Path:
+        return self.folder / f"{start:09d}-{stop:09d}.parquet"
