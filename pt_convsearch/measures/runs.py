@@ -1,0 +1,200 @@
+"""Runs and judgments as integer codes, and the one tie rule that every measure sees."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from pt_convsearch.topics.checks import as_ids, first_three
+
+Ties = Literal["rank", "trec_eval"]
+
+
+@dataclass(frozen=True)
+class Judgments:
+    """Judgments as codes: row i says that document ``docnos[doc[i]]`` has ``label[i]`` for question ``qids[query[i]]``."""
+
+    qids: pd.Index
+    docnos: pd.Index
+    query: np.ndarray
+    doc: np.ndarray
+    label: np.ndarray
+
+    def of(self, qids: pd.Index) -> Judgments:
+        """The judgments of these questions only, in the order of ``qids``; the unjudged among them are left out."""
+        qids = qids[qids.isin(self.qids)]
+        code = qids.get_indexer(self.qids)[self.query]
+        kept = code >= 0
+        return Judgments(qids, self.docnos, code[kept], self.doc[kept], self.label[kept])
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A run as codes, in the order that the tie rule gives: row i is ``docnos[doc[i]]`` at ``position[i]`` (from 0)."""
+
+    qids: pd.Index
+    docnos: pd.Index
+    query: np.ndarray
+    doc: np.ndarray
+    position: np.ndarray
+
+
+def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgments:
+    """Check judgments and code them.
+
+    Args:
+        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``. An empty docno is no judgment, as in QReCC's ``{"": 1}``;
+            a row that repeats another is merged into it.
+
+    Raises:
+        ValueError: a column is missing, a label is no whole number, or two rows contradict each other.
+    """
+    if isinstance(qrels, Mapping):
+        rows = [(qid, docno, label) for qid, labels in qrels.items() for docno, label in labels.items()]
+        qrels = pd.DataFrame(rows, columns=["qid", "docno", "label"])
+    missing = [column for column in ("qid", "docno", "label") if column not in qrels.columns]
+    if missing:
+        raise ValueError(
+            f"qrels lack the columns {missing} (found {list(qrels.columns)}): judgments are qid, docno, label"
+        )
+    named = (qrels["docno"] != "").to_numpy(dtype=bool, na_value=True)
+    query, qids = coded(qrels["qid"][named], "qid")
+    doc, docnos = coded(qrels["docno"][named], "docno")
+    label = _labels(qrels["label"][named])
+    key = query * max(len(docnos), 1) + doc
+    order = np.argsort(key, kind="stable")
+    repeated = np.flatnonzero(key[order][1:] == key[order][:-1])
+    if len(repeated):
+        first, second = order[repeated], order[repeated + 1]
+        contradicting = first[label[first] != label[second]]
+        if len(contradicting):
+            named_pairs = first_three(f"{qids[query[row]]} {docnos[doc[row]]}" for row in contradicting)
+            raise ValueError(
+                f"{len(contradicting)} judgments contradict another of the same question and document ({named_pairs}): keep one label"
+            )
+        kept = np.ones(len(key), dtype=bool)
+        kept[second] = False
+        query, doc, label = query[kept], doc[kept], label[kept]
+    return Judgments(qids, docnos, query, doc, label)
+
+
+def _labels(values: pd.Series) -> np.ndarray:
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
+    if wrong.any():
+        raise ValueError(
+            f"qrels: label {first_three(values[wrong])} is no whole number: relevance is judged in grades 0, 1, 2 …"
+        )
+    return numbers.astype(np.int64)
+
+
+def coded(values: pd.Series, column: str) -> tuple[np.ndarray, pd.Index]:
+    """Integer codes of a column of ids, and the ids as str; only the distinct ids are looked at one by one.
+
+    Raises:
+        ValueError: a missing, empty or otherwise impossible id; the message names the column.
+    """
+    codes, distinct = pd.factorize(values)
+    if len(codes) and codes.min() < 0:
+        raise ValueError(f"column {column!r} holds a missing id (None or NaN): give every row an id")
+    ids = pd.Index(as_ids(pd.Series(distinct), column))
+    if not ids.is_unique:  # 1 and "1" in one column
+        again, ids = pd.factorize(ids)
+        codes = again[codes]
+    return codes.astype(np.int64, copy=False), pd.Index(ids)
+
+
+def ranking(run: pd.DataFrame, *, ties: Ties = "rank") -> Ranking:
+    """Order a run by the tie rule and code it.
+
+    Args:
+        run: qid, docno and ``rank`` or ``score`` (or both).
+        ties: "rank": by the ``rank`` column, where there is none by score, highest first; rows that are still equal keep their
+            order by score, then as they stand. "trec_eval": by score in single precision, then by docno, highest first.
+
+    Returns:
+        the ranking; a document found twice for one question is kept where it stands best, with a warning and the count.
+
+    Raises:
+        ValueError: a column is missing, or a score or rank is NaN; the message names the qids.
+    """
+    if ties not in ("rank", "trec_eval"):
+        raise ValueError(f"ties={ties!r}: 'rank' (by the rank column) or 'trec_eval' (by score, then docno)")
+    missing = [column for column in ("qid", "docno") if column not in run.columns]
+    by_rank = ties == "rank" and "rank" in run.columns
+    if not by_rank and "score" not in run.columns:
+        missing.append("score")
+    if missing:
+        raise ValueError(
+            f"the run lacks the columns {missing} (found {list(run.columns)}): results are qid, docno, score, rank"
+        )
+    query, qids = coded(run["qid"], "qid")
+    doc, docnos = coded(run["docno"], "docno")
+    score = _numbers(run, "score", query, qids) if "score" in run.columns else None
+    rank = _numbers(run, "rank", query, qids) if by_rank else None
+    if ties == "trec_eval":
+        assert score is not None
+        alphabetical = np.empty(len(docnos), dtype=np.int64)
+        alphabetical[np.argsort(docnos.to_numpy(dtype=object), kind="stable")] = np.arange(len(docnos))
+        order = np.lexsort((-alphabetical[doc], -score.astype(np.float32), query))
+    else:
+        order = _order(query, rank, score)
+    if order is not None:
+        query, doc = query[order], doc[order]
+    query, doc = _without_repeats(query, doc, qids, docnos)
+    starts = np.flatnonzero(np.r_[True, query[1:] != query[:-1]]) if len(query) else np.empty(0, dtype=np.int64)
+    lengths = np.diff(np.r_[starts, len(query)])
+    position = np.arange(len(query)) - np.repeat(starts, lengths)
+    return Ranking(qids, docnos, query, doc, position)
+
+
+def _numbers(run: pd.DataFrame, column: str, query: np.ndarray, qids: pd.Index) -> np.ndarray:
+    try:
+        numbers = run[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {column!r} of the run holds what is no number: {error}") from error
+    wrong = np.isnan(numbers)
+    if wrong.any():
+        named = first_three(qids[np.unique(query[wrong])])
+        raise ValueError(
+            f"{int(wrong.sum())} rows of the run have no {column} (NaN): qid {named}; mend the system that made them"
+        )
+    return numbers
+
+
+def _order(query: np.ndarray, rank: np.ndarray | None, score: np.ndarray | None) -> np.ndarray | None:
+    """The order by (query, rank, score falling, row), or None where the rows stand so already."""
+    if len(query) < 2:
+        return None
+    same = query[1:] == query[:-1]
+    grouped = bool((query[1:] >= query[:-1]).all())
+    first = rank if rank is not None else -score  # type: ignore[operator]  # the caller made sure that there is one of them
+    rising = first[1:] > first[:-1] if rank is not None else first[1:] >= first[:-1]
+    if grouped and bool((rising | ~same).all()):
+        return None
+    keys = (first, query) if rank is None or score is None else (-score, first, query)
+    return np.lexsort(keys)
+
+
+def _without_repeats(
+    query: np.ndarray, doc: np.ndarray, qids: pd.Index, docnos: pd.Index
+) -> tuple[np.ndarray, np.ndarray]:
+    key = query * max(len(docnos), 1) + doc
+    ordered = np.sort(key)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return query, doc
+    best = np.sort(np.unique(key, return_index=True)[1])
+    lost = np.ones(len(key), dtype=bool)
+    lost[best] = False
+    where = np.flatnonzero(lost)
+    named = first_three(f"{qids[query[row]]} {docnos[doc[row]]}" for row in where[:4])
+    warnings.warn(
+        f"{len(where)} rows of the run repeat a document of the same question (qid docno: {named}): the best of each is kept",
+        stacklevel=4,
+    )
+    return query[best], doc[best]
