@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionArray
 import pyarrow as pa
 
 
