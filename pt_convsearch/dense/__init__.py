@@ -1,0 +1,33 @@
+"""Dense retrieval: a bi-encoder of one tower or two, the index that belongs to it, exact or approximate search.
+
+    encoder = cs.BiEncoder("sentence-transformers/all-MiniLM-L6-v2")
+    dense = cs.DenseIndex("passages.flex", encoder).index(corpus).retriever(num_results=100)
+
+The names below are loaded when first used: PyTorch and FAISS take seconds to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "BiEncoder": "encoder",
+    "DenseIndex": "index",
+    "DenseRetriever": "retriever",
+    "minilm_path": "minilm",
+}
+
+__all__ = ["BiEncoder", "DenseIndex", "DenseRetriever", "minilm_path"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,266 @@
+"""Writing a dense index: block by block into a working folder that a killed run leaves for the next one."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import logging
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from .._files import write_json
+from ..topics.checks import as_ids, first_three
+from .encoder import normalized
+from .stages import DocEncoder, check_finite
+
+if TYPE_CHECKING:
+    from .index import DenseIndex
+
+logger = logging.getLogger(__name__)
+
+#: passages that are encoded, and kept, together
+BLOCK = 4096
+_FLEX_FILES = frozenset({"vecs.f4", "docnos.npids", "pt_meta.json"})
+
+
+class DenseIndexer(pt.Indexer):
+    """Writes a :class:`DenseIndex`; see :meth:`DenseIndex.index`."""
+
+    def __init__(self, index: DenseIndex, *, overwrite: bool = False) -> None:
+        self._index = index
+        self.overwrite = overwrite
+
+    def index_inputs(self) -> list[list[str]]:
+        return [["docno", "doc_vec"]] if self._index.encoder is None else [["docno", self._index.encoder.text_field]]
+
+    def index(self, inp: Iterable[dict[str, Any]] | pd.DataFrame) -> DenseIndex:
+        index = self._index
+        path = Path(index.path)
+        check_free(path, overwrite=self.overwrite)
+        work = _Work(path.with_name(path.name + ".building"), settings(index))
+        docnos: dict[str, None] = {}
+        digest = hashlib.sha256()
+        max_norm = 0.0
+        for frame in _blocks(inp, verbose=index.verbose):
+            texts = self._checked(frame, docnos)
+            block_digest = hashlib.sha256()
+            for docno, text in zip(frame["docno"], texts, strict=True):
+                block_digest.update(f"{len(docno)} {len(text)} {docno}\0".encode())
+                block_digest.update(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+            digest.update(block_digest.digest())
+            vectors = work.kept(block_digest.hexdigest(), len(frame))
+            if vectors is None:
+                before = 0 if index.encoder is None else index.encoder.cut["passage"]
+                vectors = self._vectors(frame)
+                after = 0 if index.encoder is None else index.encoder.cut["passage"]
+                work.keep(block_digest.hexdigest(), vectors, after - before)
+            max_norm = max(max_norm, float(np.linalg.norm(vectors, axis=1).max()))
+        work.finish(list(docnos))
+        meta = {
+            "type": index.ARTIFACT_TYPE,
+            "format": index.ARTIFACT_FORMAT,
+            "package_hint": index.ARTIFACT_PACKAGE_HINT,
+            "vec_size": work.dimensions or (0 if index.encoder is None else index.encoder.dimensions),
+            "doc_count": len(docnos),
+            "convsearch": {
+                **settings(index),
+                "encoder_spec": None if index.encoder is None else index.encoder.spec(),
+                "collection": digest.hexdigest(),
+                "max_norm": max_norm,
+                "cut_passages": work.cut,
+            },
+        }
+        write_json(work.folder / "pt_meta.json", meta)
+        if path.exists():
+            shutil.rmtree(path)
+        work.folder.replace(path)
+        index.reset()
+        if work.cut and index.encoder is not None:
+            logger.info("%d of %d passages were cut to %d tokens", work.cut, len(docnos), index.encoder.max_passage_length)
+        return index
+
+    def _checked(self, frame: pd.DataFrame, seen: dict[str, None]) -> list[Any]:
+        """The texts (or vectors, as bytes) of a block whose docnos are new and storable."""
+        for docno in frame["docno"]:
+            if "\0" in docno:
+                raise ValueError(f"docno {docno!r} holds a NUL character, which the index cannot store")
+        repeated = [docno for docno in frame["docno"] if docno in seen]
+        repeated += frame["docno"][frame["docno"].duplicated()].tolist()
+        if repeated:
+            raise ValueError(f"docno {first_three(dict.fromkeys(repeated))} came twice: a docno names one passage")
+        seen.update(dict.fromkeys(frame["docno"]))
+        if "doc_vec" in frame.columns:
+            return [np.asarray(vector, dtype=np.float32).tobytes() for vector in frame["doc_vec"]]
+        encoder = self._index.encoder
+        if encoder is None:
+            raise ValueError(
+                "nothing to index: the passages have no doc_vec and the index no encoder: cs.DenseIndex(path, encoder), "
+                "or (encoder >> index).index(passages)"
+            )
+        wrong = [not isinstance(text, str) for text in frame[encoder.text_field]] if encoder.text_field in frame else [True]
+        if any(wrong):
+            named = first_three(frame["docno"][wrong] if len(wrong) == len(frame) else frame["docno"])
+            raise ValueError(f"docno {named} has no {encoder.text_field!r}, or one that is no str")
+        title = encoder.title_field
+        titles = frame[title].tolist() if title in frame.columns else None
+        return encoder.passage_texts(titles, frame[encoder.text_field].tolist())
+
+    def _vectors(self, frame: pd.DataFrame) -> np.ndarray:
+        index = self._index
+        if "doc_vec" not in frame.columns:
+            assert index.encoder is not None
+            return DocEncoder(index.encoder, verbose=False).vectors(frame)
+        lengths = {len(vector) for vector in frame["doc_vec"]}
+        if len(lengths) > 1:
+            raise ValueError(f"doc_vec of {sorted(lengths)} dimensions in one collection")
+        vectors = np.stack([np.asarray(vector, dtype=np.float32) for vector in frame["doc_vec"]])
+        check_finite(vectors, frame, "passage", "docno")
+        return normalized(vectors) if index.similarity == "cosine" else vectors
+
+
+class _Work:
+    """The working folder: ``vecs.f4`` grows by whole blocks, and ``blocks.jsonl`` says which passages each of them holds."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self.folder = folder
+        self.dimensions = 0
+        self.cut = 0
+        self._blocks: list[dict[str, Any]] = []
+        self._used = 0
+        self._open(settings)
+
+    def _open(self, settings: dict[str, Any]) -> None:
+        header = self.folder / "settings.json"
+        if self.folder.exists():
+            if header.is_file() and json.loads(header.read_text(encoding="utf-8")) == settings:
+                self._read()
+                logger.info(
+                    "%s: found %d blocks of %d passages that an earlier run encoded; going on from there",
+                    self.folder, len(self._blocks), sum(block["passages"] for block in self._blocks),
+                )  # fmt: skip
+                return
+            logger.info("%s: an earlier run was stopped, with another encoder or other settings; starting anew", self.folder)
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True)
+        write_json(header, settings)
+
+    def _read(self) -> None:
+        """The blocks that are whole on disk: a kill may leave half a line, or a line's vectors unwritten."""
+        size = self._vectors_path.stat().st_size if self._vectors_path.exists() else 0
+        lines = self._blocks_path.read_text(encoding="utf-8").split("\n")[:-1] if self._blocks_path.exists() else []
+        end = 0
+        for line in lines:
+            block = json.loads(line)
+            end += block["passages"] * block["dimensions"] * 4
+            if end > size:
+                break
+            self._blocks.append(block)
+
+    @property
+    def _vectors_path(self) -> Path:
+        return self.folder / "vecs.f4"
+
+    @property
+    def _blocks_path(self) -> Path:
+        return self.folder / "blocks.jsonl"
+
+    def kept(self, digest: str, passages: int) -> np.ndarray | None:
+        """The vectors of the next block, if an earlier run encoded these very passages there."""
+        if self._used == len(self._blocks):
+            return None
+        block = self._blocks[self._used]
+        if block["digest"] != digest:
+            logger.info("%s: the collection differs from block %d on; encoding it anew", self.folder, self._used)
+            self._truncate()
+            return None
+        self._used += 1
+        self.dimensions = block["dimensions"]
+        self.cut += block["cut"]
+        start = sum(earlier["passages"] * earlier["dimensions"] * 4 for earlier in self._blocks[: self._used - 1])
+        return np.memmap(self._vectors_path, dtype=np.float32, mode="r", offset=start, shape=(passages, self.dimensions))
+
+    def keep(self, digest: str, vectors: np.ndarray, cut: int) -> None:
+        if self.dimensions not in (0, vectors.shape[1]):
+            raise ValueError(f"doc_vec of {self.dimensions} and of {vectors.shape[1]} dimensions in one collection")
+        if self._used == len(self._blocks):
+            self._truncate()
+        self.dimensions = vectors.shape[1]
+        self.cut += cut
+        with self._vectors_path.open("ab") as out:
+            out.write(np.ascontiguousarray(vectors, dtype=np.float32).data)
+        block = {"passages": len(vectors), "dimensions": self.dimensions, "digest": digest, "cut": cut}
+        with self._blocks_path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(block) + "\n")
+        self._blocks.append(block)
+        self._used += 1
+
+    def _truncate(self) -> None:
+        """Drop what lies behind the blocks that are used."""
+        self._blocks = self._blocks[: self._used]
+        end = sum(block["passages"] * block["dimensions"] * 4 for block in self._blocks)
+        with self._vectors_path.open("ab") as out:
+            out.truncate(end)
+        text = "".join(json.dumps(block) + "\n" for block in self._blocks)
+        self._blocks_path.write_text(text, encoding="utf-8")
+
+    def finish(self, docnos: list[str]) -> None:
+        """Leave the files of a FlexIndex, all but its metadata."""
+        from npids import Lookup
+
+        self._truncate()
+        path = self.folder / "docnos.npids"
+        path.unlink(missing_ok=True)
+        if docnos:
+            lookup = Lookup.build(docnos, path)
+            stored = itertools.chain.from_iterable(
+                lookup.fwd[np.arange(start, min(start + 100_000, len(docnos)))].tolist() for start in range(0, len(docnos), 100_000)
+            )
+            for docno, read in zip(docnos, stored, strict=True):
+                if docno != read:
+                    raise ValueError(f"docno {docno!r} cannot be stored: it is read back as {read!r}")
+        for name in ("settings.json", "blocks.jsonl"):
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def settings(index: DenseIndex) -> dict[str, Any]:
+    """What the vectors depend on; a run that was stopped is taken up only with the same."""
+    return {"similarity": index.similarity, "encoder": None if index.encoder is None else index.encoder.identity()}
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raises FileExistsError where something lies that is not ours to replace; half an index is."""
+    if not path.exists():
+        return
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
+    if "pt_meta.json" in names:
+        if not overwrite:
+            raise FileExistsError(f"{path} holds an index already: cs.DenseIndex({str(path)!r}, …, overwrite=True) rebuilds it")
+    elif path.is_dir() and names <= _FLEX_FILES:
+        if names:
+            logger.info("%s: half an index, left by a run that was stopped; building it anew", path)
+    else:
+        raise FileExistsError(f"{path} holds something that is no dense index ({first_three(sorted(names))}): give another path")
+
+
+def _blocks(inp: Iterable[dict[str, Any]] | pd.DataFrame, *, verbose: bool) -> Iterator[pd.DataFrame]:
+    """Frames of :data:`BLOCK` passages with docno as str."""
+    from tqdm.auto import tqdm
+
+    if isinstance(inp, pd.DataFrame):
+        frames: Iterator[pd.DataFrame] = (inp.iloc[start : start + BLOCK] for start in range(0, len(inp), BLOCK))
+    else:
+        records = iter(inp)
+        frames = (pd.DataFrame(block) for block in iter(lambda: list(itertools.islice(records, BLOCK)), []))
+    with tqdm(desc="indexing", unit="passage", disable=not verbose) as bar:
+        for frame in frames:
+            if "docno" not in frame.columns:
+                raise ValueError(f"passages have no docno, but {first_three(frame.columns)}")
+            yield frame.assign(docno=as_ids(frame["docno"], "docno"))
+            bar.update(len(frame))

@@ -1,0 +1,208 @@
+"""Text to vectors: cut on the chosen side, sorted by length, in small batches, in bfloat16 where the processor has it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+#: texts that are tokenised and sorted together
+_WINDOW = 16_384
+#: without a batch size: texts in a batch on a CPU, tokens in a batch (padding counted) elsewhere
+_CPU_BATCH = 8
+_GPU_TOKENS = 32_768
+
+
+@dataclass(frozen=True)
+class Side:
+    """How one side of a bi-encoder reads its texts."""
+
+    task: Literal["query", "document"]
+    max_length: int
+    truncation_side: Literal["left", "right"]
+    prompt: str
+
+
+@dataclass
+class Encoded:
+    """Vectors (float32, one row per text, in the order given) and how many texts were cut to the maximum length."""
+
+    vectors: np.ndarray
+    cut: int
+
+
+def encode(
+    tower: SentenceTransformer,
+    texts: Sequence[str],
+    side: Side,
+    *,
+    batch_size: int | None,
+    bf16: bool,
+    dimensions: int,
+    progress: str | None = None,
+) -> Encoded:
+    """Encode each distinct text once.
+
+    Args:
+        tower: the model.
+        texts: any number of texts.
+        side: the role, the length, where to cut, the prompt.
+        batch_size: texts in a batch; None: 8 on a CPU, as many as 32,768 tokens elsewhere.
+        bf16: run the model under bfloat16 autocast.
+        dimensions: the length of a vector, for no texts at all.
+        progress: the label of a progress bar, or None.
+    """
+    from tqdm.auto import tqdm
+
+    distinct = list(dict.fromkeys(texts))
+    place = {text: row for row, text in enumerate(distinct)}
+    vectors = np.empty((len(distinct), dimensions), dtype=np.float32)
+    cut = np.zeros(len(distinct), dtype=bool)
+    with tqdm(total=len(distinct), desc=progress, unit="text", disable=progress is None) as bar:
+        for start in range(0, len(distinct), _WINDOW):
+            window = distinct[start : start + _WINDOW]
+            for rows, found, was_cut in _encode_window(tower, window, side, batch_size, bf16):
+                vectors[start + rows] = found
+                cut[start + rows] = was_cut
+                bar.update(len(rows))
+    back = np.fromiter((place[text] for text in texts), dtype=np.int64, count=len(texts))
+    if len(back) == len(distinct):
+        return Encoded(vectors, int(cut.sum()))
+    return Encoded(vectors[back], int(cut[back].sum()))
+
+
+def _encode_window(
+    tower: SentenceTransformer, texts: list[str], side: Side, batch_size: int | None, bf16: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    import torch
+
+    transformer = text_module(tower, side.task)
+    if transformer is None:
+        # no Hugging Face tokenizer to count with (static embeddings, CLIP, chat templates): the model reads as it always does
+        call = tower.encode_query if side.task == "query" else tower.encode_document
+        found = call(texts, prompt=side.prompt or None, batch_size=batch_size or 32, show_progress_bar=False)
+        yield np.arange(len(texts)), np.asarray(found, dtype=np.float32), np.zeros(len(texts), dtype=bool)
+        return
+    tokenizer = transformer.tokenizer
+    features, was_cut, prompt_length = tokenize(tokenizer, texts, side)
+    lengths = np.array([len(ids) for ids in features["input_ids"]])
+    order = np.argsort(-lengths, kind="stable")
+    device = next(tower.parameters()).device
+    tower.eval()
+    for rows in _batches(order, lengths, batch_size, device.type):
+        batch = {name: [values[row] for row in rows] for name, values in features.items()}
+        tensors: dict[str, Any] = dict(tokenizer.pad(batch, padding=True, return_tensors="pt").to(device))
+        tensors["modality"] = "text"
+        if prompt_length:
+            tensors["prompt_length"] = prompt_length
+        with torch.inference_mode(), autocast(device, bf16):
+            embedding = tower(tensors, task=side.task)["sentence_embedding"]
+        if tower.truncate_dim is not None:
+            embedding = embedding[:, : tower.truncate_dim]
+        yield rows, embedding.float().cpu().numpy(), was_cut[rows]
+
+
+def _batches(order: np.ndarray, lengths: np.ndarray, batch_size: int | None, device: str) -> Iterator[np.ndarray]:
+    """Rows of similar length, the longest first."""
+    start = 0
+    while start < len(order):
+        size = batch_size or (_CPU_BATCH if device == "cpu" else max(1, _GPU_TOKENS // max(1, int(lengths[order[start]]))))
+        yield order[start : start + size]
+        start += size
+
+
+def tokenize(tokenizer: Any, texts: Sequence[str], side: Side) -> tuple[dict[str, list[list[int]]], np.ndarray, int]:
+    """Token ids no longer than ``side.max_length``: the special tokens and the prompt are always kept, the text is cut on its side.
+
+    Returns:
+        the tokenizer's features, which texts were cut, and the length of the prompt with the special tokens before it (0: none).
+    """
+    encoded = tokenizer(
+        [side.prompt + text for text in texts],
+        add_special_tokens=True, truncation=False, padding=False, return_special_tokens_mask=True,
+        return_offsets_mapping=bool(side.prompt), verbose=False,
+    )  # fmt: skip
+    specials = encoded.pop("special_tokens_mask")
+    offsets = encoded.pop("offset_mapping", None)
+    features = {name: encoded[name] for name in encoded if name in (*tokenizer.model_input_names, "attention_mask")}
+    was_cut = np.zeros(len(texts), dtype=bool)
+    prompt_length = 0
+    for row, mask in enumerate(specials):
+        length = len(mask)
+        if length <= side.max_length and not (offsets and row == 0):
+            continue
+        head = _run(mask)
+        tail = _run(mask[::-1]) if head < length else 0
+        if offsets:
+            end = len(side.prompt.rstrip())
+            head += sum(1 for first, last in offsets[row][head : length - tail] if last <= end)
+            prompt_length = prompt_length or head
+        if length <= side.max_length:
+            continue
+        was_cut[row] = True
+        room = max(side.max_length - head - tail, 0)
+        if side.truncation_side == "left":
+            kept = [*range(head), *range(length - tail - room, length)]
+        else:
+            kept = [*range(head + room), *range(length - tail, length)]
+        for values in features.values():
+            values[row] = [values[row][position] for position in kept]
+    return features, was_cut, prompt_length
+
+
+def _run(mask: Sequence[int]) -> int:
+    """How many special tokens stand at the front."""
+    for position, special in enumerate(mask):
+        if not special:
+            return position
+    return len(mask)
+
+
+def text_module(tower: SentenceTransformer, task: str) -> Any:
+    """The transformer with a fast tokenizer that reads the texts of ``task``; None where the model reads in a way of its own."""
+    from sentence_transformers.base.modules import Router, Transformer
+
+    module = tower[0]
+    if isinstance(module, Router):
+        module = module.sub_modules[module._resolve_route(task=task, modality="text")][0]
+    if not isinstance(module, Transformer) or "message" in module.modality_config or "text" not in module.modality_config:
+        return None
+    return module if getattr(module.tokenizer, "is_fast", False) else None
+
+
+def longest(module: Any) -> int | None:
+    """How many tokens the transformer takes at most, None where it does not say."""
+    limit = module.max_seq_length
+    if limit is not None and limit < 1_000_000:
+        return int(limit)
+    positions = getattr(module.config, "max_position_embeddings", None)
+    if positions is None:
+        return None
+    # RoBERTa and its kin count positions from padding_idx + 1
+    offset = module.config.pad_token_id + 1 if "roberta" in module.config.model_type else 0
+    return int(positions) - offset
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the processor multiplies bfloat16 in hardware."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+        return any(check() for check in checks if check is not None)
+    return False
+
+
+def autocast(device: torch.device, bf16: bool) -> contextlib.AbstractContextManager[Any]:
+    import torch
+
+    return torch.autocast(device.type, dtype=torch.bfloat16) if bf16 else contextlib.nullcontext()

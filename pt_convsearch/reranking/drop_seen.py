@@ -1,0 +1,112 @@
+"""Passages that the conversation has shown already."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+
+from .._stage import Stage
+
+logger = logging.getLogger(__name__)
+
+
+class DropSeen(Stage):
+    """R -> R: leaves out the passages that the history already showed.
+
+    A passage is seen if its ``docno`` is that of a message in the row's ``qhistory`` (``{"role": …, "content": …, "docno": …}``; a list of
+    docnos counts each). Texts are not compared. What is left is ranked from 0 again, in its old order and with its old scores, so a
+    list gets shorter by what was dropped: retrieve deeper first (``num_results=110`` for a hundred that are new). The number left out is
+    logged.
+
+    Input: qid, docno, qhistory, and rank or score. Output: the same columns, with ``rank``.
+
+    Args:
+        demote: keep what was seen, below all others and in its old order. Scores of demoted passages are lowered below the
+            lowest of the others, so that every tool that sorts by score sees the same order.
+
+    Raises:
+        pt.validate.InputValidationError: ``qhistory`` is missing.
+        ValueError: a ``qhistory`` that is no list of messages; the message names the qid.
+
+    Example:
+        >>> import pandas as pd
+        >>> history = [{"role": "user", "content": "Who wrote Dune?"}, {"role": "assistant", "content": "Herbert.", "docno": "d1"}]
+        >>> found = pd.DataFrame({"qid": "c_2", "docno": ["d1", "d2"], "score": [2.0, 1.0], "rank": [0, 1], "qhistory": [history] * 2})
+        >>> DropSeen()(found)[["docno", "score", "rank"]].to_numpy().tolist()
+        [['d2', 1.0, 0]]
+        >>> DropSeen(demote=True)(found)[["docno", "score", "rank"]].to_numpy().tolist()
+        [['d2', 1.0, 0], ['d1', 0.0, 1]]
+
+    Source: ours. The answers of a conversation fill the top ranks of every system that reads its history, and make any two
+    rankings from the same history look alike.
+    """
+
+    def __init__(self, *, demote: bool = False) -> None:
+        self.demote = demote
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        with pt.validate.any(inp) as accepted:
+            accepted.columns(includes=["qid", "docno", "qhistory", "rank"])
+            accepted.columns(includes=["qid", "docno", "qhistory", "score"])
+        queries = pd.factorize(inp["qid"])[0]
+        old = inp["rank"].to_numpy() if "rank" in inp.columns else -inp["score"].to_numpy(dtype=np.float64)
+        seen = self._seen(inp, queries)
+        order = np.lexsort((old, seen, queries)) if self.demote else np.lexsort((old, queries))
+        out = inp.take(order)
+        seen = seen[order]
+        if not self.demote:
+            out = out[~seen]
+        elif "score" in out.columns and seen.any():
+            out = out.assign(score=_lowered(out["score"].to_numpy(dtype=np.float64), seen, queries[order]))
+        out = out.reset_index(drop=True)
+        groups = pd.factorize(out["qid"])[0]
+        sizes = np.bincount(groups) if len(groups) else np.empty(0, dtype=np.int64)
+        out["rank"] = np.arange(len(out), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        logger.info("%d of %d results were seen before: %s", seen.sum(), len(inp), "demoted" if self.demote else "left out")
+        return out
+
+    def _seen(self, inp: pd.DataFrame, queries: np.ndarray) -> np.ndarray:
+        """Which rows show a passage of their own history."""
+        first = np.unique(queries, return_index=True)[1]
+        messages = 0
+        shown: list[set[str]] = []
+        for qid, history in zip(inp["qid"].iloc[first], inp["qhistory"].iloc[first], strict=True):
+            if not isinstance(history, Iterable) or isinstance(history, str | dict):
+                raise ValueError(f"qhistory of qid {qid!r} is {history!r}: a list of messages is needed")
+            docnos: set[str] = set()
+            for message in history:
+                if not isinstance(message, dict):
+                    raise ValueError(f"qhistory of qid {qid!r} holds {message!r}: a message is a dict with role and content")
+                messages += 1
+                docnos.update(_docnos(message.get("docno")))
+            shown.append(docnos)
+        if messages and not any(shown):
+            warnings.warn(
+                "no message of any qhistory carries a docno, so DropSeen leaves nothing out: add 'docno' to the messages "
+                "(cs.topics.answers does; chat.answer(text, docno=…) in a session)",
+                stacklevel=3,
+            )
+        pairs = zip(queries.tolist(), inp["docno"], strict=True)
+        return np.fromiter((str(docno) in shown[query] for query, docno in pairs), dtype=bool, count=len(inp))
+
+
+def _docnos(value: Any) -> Iterable[str]:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return ()
+    if isinstance(value, list | tuple | set | np.ndarray):
+        return [str(docno) for docno in value]
+    return (str(value),)
+
+
+def _lowered(scores: np.ndarray, seen: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """Scores of seen rows moved below the lowest other score of their query, their distances kept."""
+    frame = pd.DataFrame({"query": queries, "kept": np.where(seen, np.nan, scores), "seen": np.where(seen, scores, np.nan)})
+    groups = frame.groupby("query")
+    shift = groups["kept"].transform("min") - 1.0 - groups["seen"].transform("max")
+    return np.where(seen, scores + shift.fillna(0.0).to_numpy().clip(max=0.0), scores)
