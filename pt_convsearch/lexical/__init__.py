@@ -1,7 +1,24 @@
 """Lexical search: BM25 for queries of any length, other engines behind the same door, RM3."""
 
+from .analysis import Analyzer
+from .front_door import bm25
 from .index import BM25Index
+from .pisa import PisaRetriever, build_pisa_index
+from .queries import without_separators
 from .retriever import BM25Retriever
+from .rm3 import RM3
+from .terrier import TerrierRetriever
 from .text_loader import TextLoader
 
-__all__ = ["BM25Index", "BM25Retriever", "TextLoader"]
+__all__ = [
+    "RM3",
+    "Analyzer",
+    "BM25Index",
+    "BM25Retriever",
+    "PisaRetriever",
+    "TerrierRetriever",
+    "TextLoader",
+    "bm25",
+    "build_pisa_index",
+    "without_separators",
+]

@@ -1,0 +1,81 @@
+"""What the wrapped engines have in common: one contract, whatever the engine does by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._results import results_frame
+from .._stage import Stage
+from .queries import lexical_queries
+
+Query = str | dict[str, float]
+_STDOUT_LOCK = threading.Lock()
+
+
+class Engine(Stage):
+    """A retriever around another engine, ``Q -> R``, that keeps the contract of ours.
+
+    A query that is None is refused with its qid, an empty one gets no rows, the topics' columns survive, frames are typed, and
+    queries come back in the order they went in. Subclasses give :meth:`_retrieve`.
+    """
+
+    #: see BM25Retriever
+    num_results: int
+
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        topics, queries = lexical_queries(inp, context=self)
+        asked = [i for i, query in enumerate(queries) if (query.strip() if isinstance(query, str) else any(query.values()))]
+        if not asked:
+            return results_frame(topics, np.zeros(len(topics), dtype=np.int64), [], np.zeros(0))
+        found = self._retrieve([queries[i] for i in asked])
+        counts = np.zeros(len(topics), dtype=np.int64)
+        counts[asked] = [len(docnos) for docnos, _ in found]
+        docnos = [docno for docnos, _ in found for docno in docnos]
+        scores = np.concatenate([np.asarray(scores, dtype=np.float64) for _, scores in found])
+        return results_frame(topics, counts, docnos, scores)
+
+    def _retrieve(self, queries: list[Query]) -> list[tuple[list[str], Any]]:
+        """Docnos and scores of each query, best first."""
+        raise NotImplementedError
+
+    def fuse_rank_cutoff(self, k: int) -> Engine | None:
+        """``retriever % k`` asks the engine for k documents, never for more than before."""
+        if k >= self.num_results:
+            return None
+        options = {name: getattr(self, name) for name, _ in self._identity()}
+        return type(self)(**{**options, "num_results": k})
+
+
+def split_by_query(rows: np.ndarray, docnos: Any, scores: Any, num_queries: int) -> list[tuple[list[str], Any]]:
+    """Cut the rows of a result, in any order of queries but best first within each, into one part per query."""
+    order = np.argsort(rows, kind="stable")
+    docnos, scores = np.asarray(docnos, dtype=object)[order], np.asarray(scores, dtype=np.float64)[order]
+    ends = np.cumsum(np.bincount(rows, minlength=num_queries))
+    return [(docnos[a:b].tolist(), scores[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@contextlib.contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send what native code writes to standard output nowhere; what Python prints meanwhile is lost as well."""
+    with _STDOUT_LOCK:
+        try:
+            sys.stdout.flush()
+            saved = os.dup(1)
+        except (OSError, ValueError):  # no standard output
+            yield
+            return
+        try:
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - os.devnull is no path of ours
+                os.dup2(nowhere.fileno(), 1)
+            yield
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
