@@ -19,6 +19,7 @@ from pt_convsearch.topics.checks import first_three
 
 logger = logging.getLogger(__name__)
 VARIANTS = ("raw", "automatic", "manual")
+_COLLECTIONS = {"2019": "v1", "2020": "v1", "2021": "v2", "2022": "v3"}
 
 
 class CAsT(Dataset):
@@ -27,7 +28,7 @@ class CAsT(Dataset):
     ``get_topics()``: qid ("31_4"; in 2022 "132_1-3"), query, qhistory, qrewrite (the manual rewrite), ``qautomatic`` (the
     organisers' automatic one, where published), conversation_id, turn_number, answer (the canonical response, 2021 and 2022),
     ``qtitle`` and ``qdescription`` where the file has them, ``qcanonical`` (the id of the canonical result, "MARCO_D59865-7" in
-    2021). Messages of the assistant carry ``docno``. The variants put another text into ``query``: "raw" what was said,
+    2021), ``qprovenance`` (2022: ids of the passages that the answer was written from). Messages of the assistant carry ``docno``. The variants put another text into ``query``: "raw" what was said,
     "automatic" or "manual" the rewrite; the histories stay raw.
 
     2022's conversations are trees: a conversation here is one path from the first question to a last one, and a question that
@@ -41,8 +42,8 @@ class CAsT(Dataset):
     ``get_qrels("passages")`` raises, since nobody judged them. ``get_results("org_manual_bm25.run")``: a published baseline
     (2021): ``.run`` ranks documents, ``.trec`` passages.
 
-    The passages are Washington Post, MS MARCO and Wikipedia: none of them may be passed on here; :mod:`ir_datasets` builds the
-    collections (``trec-cast/v0``, ``/v1``, ``/v2``, ``/v3``), and ``get_corpus_iter()`` reads them through it.
+    The passages are from MS MARCO, Wikipedia and the Washington Post; ``get_corpus_iter()`` reads them through
+    :mod:`ir_datasets` (``trec-cast/v0`` to ``/v3``, as far as the installed version has them), which says how to get them.
 
     Args:
         year: "2019", "2019/train", "2020", "2021" or "2022".
@@ -53,12 +54,11 @@ class CAsT(Dataset):
         >>> data = cs.dataset("cast/2020")            # data.get_topics("manual"), data.get_qrels()
     """
 
-    topics_variants = VARIANTS
-
     def __init__(self, year: str, **options: Any):
         self.source = SOURCES[year]
         super().__init__(f"cast/{year}", **options)
         self.year = year
+        self.topics_variants = ("raw", "manual") if year.startswith("2019") else VARIANTS
         self.qrels_variants = ("documents",) if year == "2021" else ("passages",)
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
@@ -91,11 +91,18 @@ class CAsT(Dataset):
         return read_run(self.file(self._variant(variant, runs)))
 
     def get_corpus_iter(self, *, verbose: bool = False) -> Iterator[dict[str, Any]]:
-        name = {"2019": "v0/train", "2019/train": "v0/train", "2020": "v1", "2021": "v2", "2022": "v3"}[self.year]
-        name = "v0" if name == "v0/train" else name
+        name = f"trec-cast/{'v0' if self.year == '2019/train' else _COLLECTIONS[self.year]}"
+        import ir_datasets
+
+        if name not in ir_datasets.registry:
+            raise NotImplementedError(
+                f"convsearch:{self.name}: the installed ir_datasets has no {name!r}. The track's own tools "
+                "(https://github.com/grill-lab/trec-cast-tools) cut the passages from MS MARCO, KILT and Washington Post: index "
+                "what they write"
+            )
         import pyterrier as pt
 
-        found: Iterator[dict[str, Any]] = pt.get_dataset(f"irds:trec-cast/{name}").get_corpus_iter(verbose=verbose)
+        found: Iterator[dict[str, Any]] = pt.get_dataset(f"irds:{name}").get_corpus_iter(verbose=verbose)
         return found
 
     def _has(self, key: str) -> bool:
@@ -142,16 +149,24 @@ def read_topics(path: Path) -> pd.DataFrame:
     """
     rows = TopicRows(path)
     known: dict[str, tuple[int, str, list[dict[str, str]]]] = {}
+    twofold: dict[str, None] = {}
     for line, topic, item, turns in read_conversations(path):
         for at, turn in enumerate(turns):
             qid, history = f"{topic}_{turn['number']}", history_of(turns[:at])
             if qid in known and _is_path(turn):
-                if known[qid][1:] != (turn["utterance"], history):
-                    before = known[qid][0]
+                before, utterance, other = known[qid]
+                if utterance != turn["utterance"]:
                     raise ValueError(f"{path}, line {line}: turn {qid!r} was said otherwise in line {before}")
+                if other != history:
+                    twofold[qid] = None
                 continue
             rows.add(line, qid, turn["utterance"], history, **_columns(topic, item, turn, at))
             known[qid] = (line, turn["utterance"], history)
+    if twofold:
+        warnings.warn(
+            f"{path}: {len(twofold)} turns ({first_three(twofold)}) stand on paths with different histories: the first is kept",
+            stacklevel=3,
+        )
     return rows.frame()
 
 
@@ -176,6 +191,7 @@ def _columns(topic: str, item: dict[str, Any], turn: Turn, at: int) -> dict[str,
         "turn_number": at + 1 if branch is not None or not turn["number"].isdecimal() else int(turn["number"]),
         "answer": turn["answer"],
         "qcanonical": turn["docno"],
+        "qprovenance": turn["provenance"] or None,
         "qtitle": item.get("title"),
         "qdescription": item.get("description"),
     }

@@ -76,7 +76,7 @@ SOURCES = {
         ),
         turns=269,
         conversations=30,
-        **{"judged turns": 120, "passages": 38622444},
+        **{"judged turns": 120, "passages": 47696605},
     ),
     "2020": _source(
         "2020",
@@ -131,7 +131,7 @@ SOURCES = {
         ),
         turns=239,
         conversations=26,
-        **{"judged turns": 158},
+        **{"judged turns": 158, "documents": 9680029},
     ),
     "2022": _source(
         "2022",
@@ -160,5 +160,6 @@ SOURCES = {
         ),
         turns=205,
         conversations=18,
+        passages=106400940,
     ),
 }

@@ -82,7 +82,7 @@ def read_json(path: PathLike) -> Any:
 
 
 def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a file that is one JSON list of objects, or JSON Lines.
+    """Yield (line number, object) of a file that is one JSON list of objects, one object, or JSON Lines.
 
     Raises:
         ValueError: no JSON, no list of objects, or an empty file; named by file and line.
@@ -92,7 +92,10 @@ def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     if text[start : start + 1] != "[":
         if text[start : start + 1] != "{":
             raise ValueError(f"{path}, line {text.count(chr(10), 0, start) + 1}: a JSON list of objects is due")
-        yield from iter_jsonl(path)
+        if (whole := _one_object(text)) is not None:
+            yield 1, whole
+        else:
+            yield from iter_jsonl(path)
         return
     decoder = json.JSONDecoder(object_pairs_hook=_no_twins)
     at, line, counted = start + 1, 1, 0
@@ -279,6 +282,15 @@ def _first_text(path: PathLike) -> str:
         if line.strip():
             return line.strip()[0]
     return ""
+
+
+def _one_object(text: str) -> dict[str, Any] | None:
+    """The object where the text is one JSON object over several lines."""
+    try:
+        value: dict[str, Any] = json.loads(text, object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 def _skip(text: str, at: int) -> int:
