@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 import pyarrow as pa
+from pandas.api.extensions import ExtensionArray
 
 
 def results_frame(
     topics: pd.DataFrame,
     counts: Sequence[int] | np.ndarray,
-    docnos: Sequence[str] | np.ndarray | pa.Array,
+    docnos: Sequence[str] | np.ndarray | pa.Array | ExtensionArray,
     scores: np.ndarray,
 ) -> pd.DataFrame:
     """The result frame of a retriever.
@@ -21,12 +21,13 @@ def results_frame(
     Args:
         topics: one row per query; all its columns are kept, in front.
         counts: how many hits each query has, in the order of ``topics``; their sum is the length of the next two.
-        docnos: docnos of all hits, query after query, best first (an Arrow array of strings costs no Python object per hit).
+        docnos: docnos of all hits, query after query, best first (an Arrow array of strings, or a pandas array of dtype
+            ``str``, costs no Python object per hit).
         scores: their scores, float.
 
     Returns:
-        the columns of ``topics`` without stale ``docno``, ``docid``, ``score``, ``rank``, then docno (str), score (float64),
-        rank (int64, from 0 within each query). With no hits at all, an empty frame of the same columns and dtypes.
+        the columns of ``topics`` without stale ``docno``, ``docid``, ``score``, ``rank``, then docno (str), score
+        (float64), rank (int64, from 0 within each query). With no hits, an empty frame of the same columns and dtypes.
     """
     counts = np.asarray(counts, dtype=np.int64)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -34,7 +35,7 @@ def results_frame(
     kept = topics[[column for column in topics.columns if column not in ("docno", "docid", "score", "rank")]]
     frame = kept.take(rows).reset_index(drop=True)
     # a plain object array of str would cost a scan per row; the string dtype of pandas shares the buffers
-    if not isinstance(docnos, pa.Array):
+    if not isinstance(docnos, pa.Array | ExtensionArray):
         docnos = np.asarray(docnos, dtype=object)
     frame["docno"] = pd.array(docnos, dtype="str")
     frame["score"] = np.asarray(scores, dtype=np.float64)

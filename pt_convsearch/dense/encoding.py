@@ -1,4 +1,4 @@
-"""Text to vectors: cut on the chosen side, sorted by length, in small batches, in bfloat16 where the processor has it."""
+"""Text to vectors: cut on the chosen side, sorted by length, in small batches, in bfloat16 where there is hardware."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _encode_window(
 
     transformer = text_module(tower, side.task)
     if transformer is None:
-        # no Hugging Face tokenizer to count with (static embeddings, CLIP, chat templates): the model reads as it always does
+        # no Hugging Face tokenizer to count with (static embeddings, chat templates): the model reads as it always does
         call = tower.encode_query if side.task == "query" else tower.encode_document
         found = call(texts, prompt=side.prompt or None, batch_size=batch_size or 32, show_progress_bar=False)
         yield np.arange(len(texts)), np.asarray(found, dtype=np.float32), np.zeros(len(texts), dtype=bool)
@@ -113,16 +113,18 @@ def _batches(order: np.ndarray, lengths: np.ndarray, batch_size: int | None, dev
     """Rows of similar length, the longest first."""
     start = 0
     while start < len(order):
-        size = batch_size or (_CPU_BATCH if device == "cpu" else max(1, _GPU_TOKENS // max(1, int(lengths[order[start]]))))
+        size = batch_size or (
+            _CPU_BATCH if device == "cpu" else max(1, _GPU_TOKENS // max(1, int(lengths[order[start]])))
+        )
         yield order[start : start + size]
         start += size
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str], side: Side) -> tuple[dict[str, list[list[int]]], np.ndarray, int]:
-    """Token ids no longer than ``side.max_length``: the special tokens and the prompt are always kept, the text is cut on its side.
+    """Token ids, at most ``side.max_length``: special tokens and prompt are kept, the text is cut on its side.
 
     Returns:
-        the tokenizer's features, which texts were cut, and the length of the prompt with the special tokens before it (0: none).
+        the features; which texts were cut; the length of the prompt with the special tokens before it, or 0.
     """
     encoded = tokenizer(
         [side.prompt + text for text in texts],
@@ -166,13 +168,18 @@ def _run(mask: Sequence[int]) -> int:
 
 
 def text_module(tower: SentenceTransformer, task: str) -> Any:
-    """The transformer with a fast tokenizer that reads the texts of ``task``; None where the model reads in a way of its own."""
+    """The transformer with a fast tokenizer that reads the texts of ``task``; None where there is none."""
     from sentence_transformers.base.modules import Router, Transformer
 
     module = tower[0]
     if isinstance(module, Router):
-        module = module.sub_modules[module._resolve_route(task=task, modality="text")][0]
-    if not isinstance(module, Transformer) or "message" in module.modality_config or "text" not in module.modality_config:
+        route: Any = module.sub_modules[module._resolve_route(task=task, modality="text") or task]
+        module = route[0]
+    if (
+        not isinstance(module, Transformer)
+        or "message" in module.modality_config
+        or "text" not in module.modality_config
+    ):
         return None
     return module if getattr(module.tokenizer, "is_fast", False) else None
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,22 +25,23 @@ _FREE = frozenset({"max_query_length", "text_field"})
 class DenseIndex(FlexIndex):
     """An index of passage vectors that knows the encoder it was built with.
 
-    The files are those of ``pyterrier_dr.FlexIndex``, which opens them too, and this class opens its; so all of its retrievers
-    (``np_retriever``, ``faiss_hnsw_retriever`` …) work on ``query_vec``. On top: :meth:`index` encodes text, writes under a temporary
-    name, and takes up what a killed run left; :meth:`retriever` encodes the queries itself; an encoder that the index was not built
-    with is refused; empty queries have no results; and unknown docnos, repeated docnos and NaN are errors.
+    The files are those of ``pyterrier_dr.FlexIndex``, which opens them too, and this class opens its; so all of its
+    retrievers (``np_retriever``, ``faiss_hnsw_retriever`` …) work on ``query_vec``. On top: :meth:`index` encodes
+    text, writes under a temporary name, and takes up what a killed run left; :meth:`retriever` encodes the queries
+    itself; an encoder that the index was not built with is refused; empty queries have no results; and unknown
+    docnos, repeated docnos and NaN are errors.
 
     Args:
         path: the folder of the index; one that exists is opened.
-        encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the index was built with, loaded by its name when
-            needed, or ``doc_vec`` and ``query_vec`` come from elsewhere.
+        encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the index was built with, loaded by its
+            name when needed, or ``doc_vec`` and ``query_vec`` come from elsewhere.
         similarity: "dot" or "cosine" (vectors are normalised) for vectors from elsewhere; an encoder brings its own.
         overwrite: :meth:`index` replaces an index that exists.
         verbose: show progress.
 
     Raises:
-        ValueError: the index was built with another encoder or similarity; the message names what differs. ``max_query_length`` may
-            differ, for it changes no vector of the index.
+        ValueError: the index was built with another encoder or similarity; the message names what differs.
+            ``max_query_length`` may differ, for it changes no vector of the index.
 
     Example:
         >>> index = cs.DenseIndex("passages.flex", encoder).index(corpus)                        # doctest: +SKIP
@@ -79,8 +79,10 @@ class DenseIndex(FlexIndex):
 
     def reset(self) -> None:
         """Forget what was read from disk."""
-        self._meta = self._docnos = self._dvecs = None
-        self._cache = {}
+        self._meta: Any = None
+        self._docnos: Any = None
+        self._dvecs: Any = None
+        self._cache: dict[Any, Any] = {}
         for name in ("_strings", "max_norm"):
             self.__dict__.pop(name, None)
 
@@ -92,13 +94,15 @@ class DenseIndex(FlexIndex):
                 raise FileNotFoundError(f"no dense index at {self.index_path}: build it with .index(passages)")
             meta = json.loads((self.index_path / "pt_meta.json").read_text(encoding="utf-8"))
             if (meta.get("type"), meta.get("format")) != (self.ARTIFACT_TYPE, self.ARTIFACT_FORMAT):
-                raise ValueError(f"{self.index_path} holds a {meta.get('type')}.{meta.get('format')}, not a dense index")
+                raise ValueError(
+                    f"{self.index_path} holds a {meta.get('type')}.{meta.get('format')}, not a dense index"
+                )
             self._meta = meta
-        return self._meta
+        return dict(self._meta)
 
     @property
     def similarity(self) -> str:
-        """ "dot" or "cosine"."""
+        """How vectors are compared: "dot" or "cosine"."""
         if self._similarity is None and self.built() and not self.overwrite:
             return self.meta.get("convsearch", {}).get("similarity") or "dot"
         return self._similarity or "dot"
@@ -119,8 +123,8 @@ class DenseIndex(FlexIndex):
         stored = self.meta.get("convsearch", {})
         if self._similarity is not None and stored.get("similarity", self._similarity) != self._similarity:
             raise ValueError(
-                f"the index at {self.index_path} was built with similarity {stored['similarity']!r}, not {self._similarity!r}: "
-                "open it as it is, or overwrite=True and .index(passages) rebuild it"
+                f"the index at {self.index_path} was built with similarity {stored['similarity']!r}, "
+                f"not {self._similarity!r}: open it as it is, or overwrite=True and .index(passages) rebuild it"
             )
         if encoder is None:
             return
@@ -128,7 +132,9 @@ class DenseIndex(FlexIndex):
         theirs = stored.get("encoder") or {"dimensions": self.meta["vec_size"]}
         differing = [name for name in theirs if name not in _FREE and ours.get(name) != theirs[name]]
         if differing:
-            said = "; ".join(f"{name} is {_short(theirs[name])} there, {_short(ours.get(name))} here" for name in differing)
+            said = "; ".join(
+                f"{name} is {_short(theirs[name])} there, {_short(ours.get(name))} here" for name in differing
+            )
             raise ValueError(
                 f"the index at {self.index_path} was built with another encoder ({said}): use that one, "
                 "or overwrite=True and .index(passages) rebuild it"
@@ -142,7 +148,9 @@ class DenseIndex(FlexIndex):
             path = self.index_path / "vecs.f4"
             size = path.stat().st_size
             if size != shape[0] * shape[1] * 4:
-                raise ValueError(f"{path} holds {size} bytes, not {shape[0]} x {shape[1]} x 4: the index is damaged, rebuild it")
+                raise ValueError(
+                    f"{path} holds {size} bytes, not {shape[0]} x {shape[1]} x 4: the index is damaged, rebuild it"
+                )
             self._dvecs = np.memmap(path, np.float32, "r", shape=shape) if size else np.empty(shape, dtype=np.float32)
         if return_docnos and self._docnos is None and not shape[0]:
             return [_NoDocnos(), *super().payload(return_dvecs, False)]
@@ -201,23 +209,26 @@ class DenseIndex(FlexIndex):
     def index(self, inp: Iterable[dict[str, Any]] | pd.DataFrame) -> DenseIndex:
         """Encode and store a collection.
 
-        Passages are encoded in blocks that are kept beside the index (``PATH.building``) until all are done; the folder is renamed
-        then. After a kill, the next call says how many blocks it found and goes on where the passages and the encoder are the same.
+        Passages are encoded in blocks that are kept beside the index (``PATH.building``) until all are done; the
+        folder is renamed then. After a kill, the next call says how many blocks it found and goes on where the
+        passages and the encoder are the same.
 
         Args:
-            inp: dicts, or a frame, with ``docno`` and the encoder's text field (and title), or ``docno`` and ``doc_vec``.
+            inp: dicts, or a frame, with ``docno`` and the encoder's text field (and title), or ``docno`` and
+                ``doc_vec``.
 
         Returns:
             this index.
 
         Raises:
             FileExistsError: there is an index already and ``overwrite`` is not set, or the path holds something else.
-            ValueError: a docno that is missing or repeated, a text that is missing, a vector with NaN, no encoder and no vectors.
+            ValueError: a docno that is missing or repeated, a text that is missing, a vector with NaN, no encoder and
+                no vectors.
         """
         return self.indexer().index(inp)
 
-    def indexer(self, *, mode: Any = None) -> DenseIndexer:  # type: ignore[override]
-        """The stage that writes this index, for the end of an indexing pipeline; ``mode="overwrite"`` replaces one that exists."""
+    def indexer(self, *, mode: Any = None) -> DenseIndexer:
+        """The stage that writes this index, to end a pipeline; ``mode="overwrite"`` replaces one that exists."""
         overwrite = self.overwrite if mode is None else getattr(mode, "value", mode) == "overwrite"
         return DenseIndexer(self, overwrite=overwrite)
 
@@ -258,14 +269,15 @@ class DenseIndex(FlexIndex):
     np_vec_loader = vec_loader
 
     def scorer(self, *, num_results: int | None = None) -> DenseScorer:
-        """R -> R: scores the passages of other retrievers by their vectors; see :class:`~pt_convsearch.dense.lookup.DenseScorer`."""
+        """R -> R: scores what another retriever found; see :class:`~pt_convsearch.dense.lookup.DenseScorer`."""
         return DenseScorer(self, num_results=num_results)
 
     np_scorer = scorer
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """A frame of queries is searched, a frame of results is scored."""
-        return self.scorer()(inp) if "docno" in inp.columns else self.retriever()(inp)
+        stage = self.scorer() if "docno" in inp.columns else self.retriever()
+        return stage.transform(inp)
 
     # -- identity ------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class VecLoader(Stage):
 
 
 class DenseScorer(Stage):
-    """R -> R: scores rows of ``qid``, ``query`` (or ``query_vec``) and ``docno`` by the vectors of the index, and ranks anew.
+    """R -> R: scores rows of ``qid``, ``query`` (or ``query_vec``), ``docno`` by the index's vectors, and ranks anew.
 
     Args:
         index: the index.

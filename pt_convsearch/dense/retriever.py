@@ -24,14 +24,16 @@ _BATCH = 4096
 class DenseRetriever(Stage):
     """Q -> R: the passages whose vectors are nearest to the query's.
 
-    Input: ``qid`` and ``query``, which the index's encoder encodes, or ``query_vec`` where an earlier stage left it (formers drop it
-    with the query it belonged to). Output: the columns of the topics, ``docno``, ``score`` (dot product or cosine), ``rank``. A query
-    that is empty or blank has no results. Equal scores rank in the order of the collection, the same in any batch.
+    Input: ``qid`` and ``query``, which the index's encoder encodes, or ``query_vec`` where an earlier stage left it
+    (formers drop it with the query it belonged to). Output: the columns of the topics, ``docno``, ``score`` (dot
+    product or cosine), ``rank``. A query that is empty or blank has no results. Equal scores rank in the order of the
+    collection, the same in any batch.
 
     Args:
         index: the index.
         num_results: passages per query; all of them where the index holds fewer.
-        exact: compare with every passage. False: a FAISS index of the kind ``faiss``, built on first use and kept in the folder.
+        exact: compare with every passage. False: a FAISS index of the kind ``faiss``, built on first use and kept in
+            the folder.
         faiss: the kind, as FAISS's ``index_factory`` names it: "HNSW32", "IVF1024,Flat", "IVF256,PQ48", "SQ8" …
         nprobe: lists of an IVF index to visit (FAISS's default: 1).
         ef_search: candidates that an HNSW index keeps (FAISS's default: 16).
@@ -40,7 +42,8 @@ class DenseRetriever(Stage):
         verbose: show progress.
 
     Raises:
-        ValueError: a query that is None, a vector with NaN, no encoder to encode with, ``faiss`` without ``exact=False``.
+        ValueError: a query that is None, a vector with NaN, no encoder to encode with, ``faiss`` without
+            ``exact=False``.
 
     Example:
         >>> cs.form(cs.X) >> dense_index.retriever(num_results=100)                        # doctest: +SKIP
@@ -106,7 +109,9 @@ class DenseRetriever(Stage):
         for start in tqdm(range(0, len(queries), size), desc="searching", unit="batch", disable=not self.verbose):
             batch = queries[start : start + size]
             if self.exact:
-                found.append(exact_search(batch, self.index.vectors, self.num_results, self.index.max_norm, self.threads))
+                found.append(
+                    exact_search(batch, self.index.vectors, self.num_results, self.index.max_norm, self.threads)
+                )
             else:
                 assert self.faiss is not None
                 found.append(

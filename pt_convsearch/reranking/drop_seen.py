@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 class DropSeen(Stage):
     """R -> R: leaves out the passages that the history already showed.
 
-    A passage is seen if its ``docno`` is that of a message in the row's ``qhistory`` (``{"role": …, "content": …, "docno": …}``; a list of
-    docnos counts each). Texts are not compared. What is left is ranked from 0 again, in its old order and with its old scores, so a
-    list gets shorter by what was dropped: retrieve deeper first (``num_results=110`` for a hundred that are new). The number left out is
-    logged.
+    A passage is seen if its ``docno`` is that of a message in the row's ``qhistory`` (``{"role": …, "content": …,
+    "docno": …}``; a list of docnos counts each). Texts are not compared. What is left is ranked from 0 again, in its
+    old order and with its old scores, so a list gets shorter by what was dropped: retrieve deeper first
+    (``num_results=110`` for a hundred that are new). The number left out is logged.
 
     Input: qid, docno, qhistory, and rank or score. Output: the same columns, with ``rank``.
 
     Args:
-        demote: keep what was seen, below all others and in its old order. Scores of demoted passages are lowered below the
-            lowest of the others, so that every tool that sorts by score sees the same order.
+        demote: keep what was seen, below all others and in its old order. Scores of demoted passages are lowered
+            below the lowest of the others, so that every tool that sorts by score sees the same order.
 
     Raises:
         pt.validate.InputValidationError: ``qhistory`` is missing.
@@ -36,15 +36,16 @@ class DropSeen(Stage):
 
     Example:
         >>> import pandas as pd
-        >>> history = [{"role": "user", "content": "Who wrote Dune?"}, {"role": "assistant", "content": "Herbert.", "docno": "d1"}]
-        >>> found = pd.DataFrame({"qid": "c_2", "docno": ["d1", "d2"], "score": [2.0, 1.0], "rank": [0, 1], "qhistory": [history] * 2})
+        >>> history = [{"role": "assistant", "content": "Herbert wrote it.", "docno": "d1"}]
+        >>> found = pd.DataFrame({"qid": "c_2", "docno": ["d1", "d2"], "score": [2.0, 1.0], "rank": [0, 1]})
+        >>> found["qhistory"] = [history] * 2
         >>> DropSeen()(found)[["docno", "score", "rank"]].to_numpy().tolist()
         [['d2', 1.0, 0]]
         >>> DropSeen(demote=True)(found)[["docno", "score", "rank"]].to_numpy().tolist()
         [['d2', 1.0, 0], ['d1', 0.0, 1]]
 
-    Source: ours. The answers of a conversation fill the top ranks of every system that reads its history, and make any two
-    rankings from the same history look alike.
+    Source: ours. The answers of a conversation fill the top ranks of every system that reads its history, and make any
+    two rankings from the same history look alike.
     """
 
     def __init__(self, *, demote: bool = False) -> None:
@@ -68,7 +69,9 @@ class DropSeen(Stage):
         groups = pd.factorize(out["qid"])[0]
         sizes = np.bincount(groups) if len(groups) else np.empty(0, dtype=np.int64)
         out["rank"] = np.arange(len(out), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        logger.info("%d of %d results were seen before: %s", seen.sum(), len(inp), "demoted" if self.demote else "left out")
+        logger.info(
+            "%d of %d results were seen before: %s", seen.sum(), len(inp), "demoted" if self.demote else "left out"
+        )
         return out
 
     def _seen(self, inp: pd.DataFrame, queries: np.ndarray) -> np.ndarray:
@@ -82,14 +85,16 @@ class DropSeen(Stage):
             docnos: set[str] = set()
             for message in history:
                 if not isinstance(message, dict):
-                    raise ValueError(f"qhistory of qid {qid!r} holds {message!r}: a message is a dict with role and content")
+                    raise ValueError(
+                        f"qhistory of qid {qid!r} holds {message!r}: a message is a dict with role and content"
+                    )
                 messages += 1
                 docnos.update(_docnos(message.get("docno")))
             shown.append(docnos)
         if messages and not any(shown):
             warnings.warn(
-                "no message of any qhistory carries a docno, so DropSeen leaves nothing out: add 'docno' to the messages "
-                "(cs.topics.answers does; chat.answer(text, docno=…) in a session)",
+                "no message of any qhistory carries a docno, so DropSeen leaves nothing out: "
+                "add 'docno' to the messages, as cs.topics.answers does",
                 stacklevel=3,
             )
         pairs = zip(queries.tolist(), inp["docno"], strict=True)
@@ -106,7 +111,9 @@ def _docnos(value: Any) -> Iterable[str]:
 
 def _lowered(scores: np.ndarray, seen: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """Scores of seen rows moved below the lowest other score of their query, their distances kept."""
-    frame = pd.DataFrame({"query": queries, "kept": np.where(seen, np.nan, scores), "seen": np.where(seen, scores, np.nan)})
+    frame = pd.DataFrame(
+        {"query": queries, "kept": np.where(seen, np.nan, scores), "seen": np.where(seen, scores, np.nan)}
+    )
     groups = frame.groupby("query")
     shift = groups["kept"].transform("min") - 1.0 - groups["seen"].transform("max")
     return np.where(seen, scores + shift.fillna(0.0).to_numpy().clip(max=0.0), scores)

@@ -36,7 +36,7 @@ class _Fusion(Stage):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         topics = _topics(inp, self)
         place = {qid: row for row, qid in enumerate(topics["qid"])}
-        branches = [_branch(pipeline(inp), place, pipeline) for pipeline in self.pipelines]
+        branches = [_branch(pipeline.transform(inp), place, pipeline) for pipeline in self.pipelines]
         rows = pd.concat(
             [found[["query", "docno"]].assign(part=self._say(number, found)) for number, found in enumerate(branches)],
             ignore_index=True,
@@ -62,12 +62,13 @@ class _Fusion(Stage):
         return {"label": self.label, "help_url": None, "inner_pipelines_mode": "combine"}
 
 
-class rrf(_Fusion):  # noqa: N801 - used like a function, as pt.apply's are
+class rrf(_Fusion):
     """Q -> R: reciprocal rank fusion of any number of pipelines.
 
-    A passage's score is the sum of 1 / (k + rank) over the pipelines that found it, ranks counted from 1. Equal scores keep the order
-    of the first pipeline that has them. The columns of the topics come back as they went in, whatever the pipelines did to
-    them (a former's ``query``, for one); columns of passages (``text``) are kept where every pipeline has them.
+    A passage's score is the sum of 1 / (k + rank) over the pipelines that found it, ranks counted from 1. Equal
+    scores keep the order of the first pipeline that has them. The columns of the topics come back as they went in,
+    whatever the pipelines did to them (a former's ``query``, for one); columns of passages (``text``) are kept where
+    every pipeline has them.
 
     Args:
         *pipelines: Q -> R (or R -> R) transformers; all are run on the same input.
@@ -80,7 +81,8 @@ class rrf(_Fusion):  # noqa: N801 - used like a function, as pt.apply's are
     Example:
         >>> hybrid = cs.rrf(cs.form(cs.REWRITE) >> bm25, cs.form(cs.X) >> dense)  # doctest: +SKIP
 
-    Source: Cormack, Clarke, Büttcher: Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods, SIGIR 2009.
+    Source: Cormack, Clarke, Büttcher: Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
+        Methods, SIGIR 2009.
     """
 
     label = "rrf"
@@ -100,7 +102,7 @@ class rrf(_Fusion):  # noqa: N801 - used like a function, as pt.apply's are
         return [f"k={self.k}"] * (self.k != 60) + [f"num_results={self.num_results}"] * (self.num_results != 1000)
 
 
-class interpolate(_Fusion):  # noqa: N801
+class interpolate(_Fusion):
     """Q -> R: a weighted sum of the scores of any number of pipelines, each scaled to [0, 1] per query first.
 
     A passage that a pipeline did not find has 0 from it. Where a pipeline gives all its passages one score, each has 1.
