@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pt_convsearch._files import PathLike
+from pt_convsearch.datasets.base import register
+from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.formats import field, iter_jsonl
 from pt_convsearch.datasets.json_stream import iter_json_items
+from pt_convsearch.datasets.leaks import normalised
+from pt_convsearch.topics import Task, responses
 
 _NAMES = ("utterances.jsonl", "utterances.json")
 
@@ -74,3 +78,56 @@ def _utterances(path: Path) -> Path:
             if (path / (name + suffix)).is_file():
                 return path / (name + suffix)
     raise FileNotFoundError(f"{path} holds no ConvoKit corpus: no file {' or '.join(_NAMES)} in it")
+
+
+class ConvoKit(ResponseDataset):
+    """A corpus of ConvoKit on disk, as dialogues or as an external collection of responses.
+
+    ``get_corpus_iter()`` streams every utterance (docno is its id), however large the corpus is: a larger collection
+    to mine negatives from or to retrieve responses from (E5 of Penha & Hauff). ``get_topics()`` and ``get_qrels()``
+    make a task of the dialogues, as everywhere.
+
+    Args:
+        name: ``"convokit:FOLDER"``.
+        exclude: tasks whose responses must not be in the collection, whatever their case and blanks: those that are
+            tested on.
+        prefix: goes before every docno of the collection, to tell it from the task's own.
+        user: who asks, for ``get_topics()``; by default whoever opens the conversation.
+        **options: as for :class:`~pt_convsearch.datasets.dialogues.ResponseDataset`.
+
+    Example:
+        >>> import pt_convsearch as cs
+        >>> cs.dataset("convokit:corpora/reddit-corpus-small")
+        cs.dataset('convokit:corpora/reddit-corpus-small')
+    """
+
+    def __init__(self, name: str, *, exclude: Iterable[Task] = (), prefix: str = "", user: Any = None, **options: Any):
+        super().__init__(name, **options)
+        self.folder, self.split = Path(name.partition(":")[2]).expanduser(), ""
+        self.exclude, self.prefix, self.user = tuple(exclude), prefix, user
+
+    def get_dialogues(self) -> Iterator[dict[str, Any]]:
+        return read_convokit(self.folder)
+
+    def get_corpus_iter(self, *, verbose: bool = False) -> Iterator[dict[str, Any]]:
+        """docno and text of each utterance that has a text and that ``exclude`` does not name."""
+        left_out = {normalised(document["text"]) for task in self.exclude for document in task.corpus}
+        utterances: Iterable[dict[str, Any]] = read_convokit_utterances(self.folder)
+        if verbose:
+            from tqdm.auto import tqdm
+
+            utterances = tqdm(utterances, desc=f"convsearch:{self.name}", unit="utterance")
+        for one in utterances:
+            if one["text"].strip() and normalised(one["text"]) not in left_out:
+                yield {"docno": self.prefix + one["id"], "text": one["text"]}
+
+    def _own_task(self) -> Task:
+        return responses(self.get_dialogues(), self.duplicates, user=self.user)
+
+
+@register("convokit")
+def _make(rest: str, **options: Any) -> ConvoKit:
+    return ConvoKit(f"convokit:{rest}", **options)
+
+
+_make.names = (":FOLDER",)  # type: ignore[attr-defined]

@@ -27,12 +27,12 @@ _MODULES = {
     "quac": "canard",
     "dl-hard": "dl_hard",
     "dialogues": "dialogues",
-    "mantis": "dialogues",
-    "msdialog": "dialogues",
-    "udc-dstc8": "dialogues",
-    "irc": "dialogues",
-    "convokit": "dialogues",
-    "tsv": "dialogues",
+    "mantis": "mantis",
+    "msdialog": "msdialog",
+    "udc-dstc8": "udc",
+    "irc": "irc",
+    "convokit": "convokit",
+    "tsv": "response_tsv",
 }
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from pt_convsearch._files import PathLike
+from pt_convsearch.datasets.base import register
+from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.formats import iter_tsv
+from pt_convsearch.datasets.instances import instance_task
+from pt_convsearch.topics import Task
 
 
 def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict[str, Any]]:
@@ -82,3 +89,45 @@ def _unquoted(cell: str) -> str:
     if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
         return cell[1:-1].replace('""', '"')
     return cell
+
+
+def tsv_candidates(instances: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """The true response of each instance (docno is the qid) and its negatives: qid, docno, text, label."""
+    rows: list[tuple[str, str, str, int]] = []
+    for instance in instances:
+        qid = instance["dialogue_id"]
+        rows.append((qid, qid, instance["response"], 1))
+        rows += [(qid, f"{qid}:n{n}", text, 0) for n, text in enumerate(instance["negatives"], 1)]
+    frame = pd.DataFrame(rows, columns=["qid", "docno", "text", "label"])
+    return frame.astype({"qid": str, "docno": str, "text": str, "label": "int64"})
+
+
+class ResponseTSV(ResponseDataset):
+    """A file ``label, u1 … un, response`` of your own: ``cs.dataset("tsv:my/test.tsv")``.
+
+    Args:
+        name: ``"tsv:FILE"``.
+        quoting: as for :func:`read_response_tsv`.
+        **options: as for :class:`~pt_convsearch.datasets.dialogues.ResponseDataset`.
+    """
+
+    def __init__(self, name: str, *, quoting: str = "none", **options: Any):
+        super().__init__(name, **options)
+        self.tsv_file, self.quoting, self.split = Path(name.partition(":")[2]).expanduser(), quoting, ""
+
+    def get_dialogues(self) -> Iterator[dict[str, Any]]:
+        return read_response_tsv(self.tsv_file, quoting=self.quoting)
+
+    def candidates(self) -> pd.DataFrame:
+        return tsv_candidates(self.get_dialogues())
+
+    def _own_task(self) -> Task:
+        return instance_task(self.get_dialogues(), self.duplicates, user="user")
+
+
+@register("tsv")
+def _make(rest: str, **options: Any) -> ResponseTSV:
+    return ResponseTSV(f"tsv:{rest}", **options)
+
+
+_make.names = (":FILE",)  # type: ignore[attr-defined]

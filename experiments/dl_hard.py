@@ -1,0 +1,357 @@
+"""Re-score runs on DL-HARD, beside the published table, and show how systems change places against TREC DL.
+
+    python experiments/dl_hard.py --task passage --runs RUNS --out OUT
+    python experiments/dl_hard.py --task doc --runs RUNS --trec-runs TREC_RUNS --trec-qrels 2020qrels-docs.txt --out OUT
+
+Measures as the data set's README prescribes them (trec_eval -l 2 -o -c -M1000): nDCG@10 on the grades, RR, MAP and
+recall with relevance from grade 2, at most 1,000 results a question, means over all fifty questions: one that a run
+leaves out counts 0, and so does one that has no relevant document. MAP and recall are named by the depth that a run
+has: AP(rel=2)@100.
+
+Writes results.csv (system, group, measure, value, n) and results.json (published figures, tie rules, places, tests).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import pt_convsearch as cs
+from pt_convsearch.datasets import read_qrels, read_run
+from pt_convsearch.datasets.dl_hard import ANNOTATIONS, TASKS, DLHard
+from pt_convsearch.evaluation.report import write_results
+from pt_convsearch.measures import correct, evaluate, judgments, paired_test
+
+OFFICIAL = ("nDCG@10", "RR(rel=2)")
+DEPTH = 1000
+SUFFIXES = (".run", ".trec", ".res", ".txt", "")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
+NOT_RUNS = (".eval", ".json", ".md", ".csv", ".tsv", ".qrels", ".py")
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse(argv)
+    started = time.perf_counter()
+    data = open_data(args)
+    topics, judged = data.get_topics(), judgments(data.get_qrels())
+    runs = {name: read(path) for name, path in find_runs(args.runs, args.task)}
+    groups = groups_of(data, topics)
+    read_in = time.perf_counter() - started
+
+    per_question = {name: scores(run, judged, topics["qid"], ties=args.ties) for name, run in runs.items()}
+    other = "rank" if args.ties == "trec_eval" else "trec_eval"
+    other_rule = {name: scores(run, judged, topics["qid"], ties=other) for name, run in runs.items()}
+    table = long(per_question, groups)
+    published = beside_published(data, per_question)
+    ties = tie_rules({args.ties: per_question, other: other_rule}, runs)
+    comparisons = list(compare(args, data, topics, per_question, judged))
+
+    report(args, table, published, ties, comparisons)
+    write_results(
+        args.out,
+        table,
+        settings={
+            "task": args.task, "ties": args.ties, "correction": args.correction, "test": "paired t-test, two-sided",
+            "questions": len(topics), "relevant from grade": 2, "runs": {name: len(run) for name, run in runs.items()},
+            "tags": {name: sorted(run["tag"].unique()) for name, run in runs.items()},
+        },
+        timings={"reading": round(read_in, 3), "all": round(time.perf_counter() - started, 3)},
+        more={"published": published.to_dict("records"), "tie_rules": ties.to_dict("records"), "places": comparisons},
+    )  # fmt: skip
+    print(f"\nwritten: {args.out}/results.csv and results.json")
+    return 0
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", required=True, choices=TASKS)
+    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files, plain or compressed")
+    parser.add_argument("--out", required=True, type=Path, help="folder for results.csv and results.json")
+    parser.add_argument("--data", type=Path, help="folder with DL-HARD's files; default: near the runs, else the cache")
+    parser.add_argument(
+        "--trec-runs", nargs="+", type=Path, help="the same (or other) systems' runs over TREC DL's own questions"
+    )
+    parser.add_argument(
+        "--trec-qrels", nargs="+", type=Path, help="judgments of TREC DL 2019 and/or 2020 for --trec-runs"
+    )
+    parser.add_argument(
+        "--trec-figures", type=Path, help="instead: a CSV of system,measure,value (measure nDCG@10 or RR(rel=2))"
+    )
+    parser.add_argument("--ties", default="trec_eval", choices=("trec_eval", "rank"), help="order of equal scores")
+    parser.add_argument("--correction", default="holm", help="of the paired tests: holm, bonferroni … or none")
+    args = parser.parse_args(argv)
+    if bool(args.trec_runs) != bool(args.trec_qrels):
+        parser.error("--trec-runs and --trec-qrels go together")
+    return args
+
+
+def open_data(args: argparse.Namespace) -> DLHard:
+    """The data set: where it was said to be, in a folder above the runs, or in the cache."""
+    folder = args.data
+    if folder is None:
+        first = args.runs[0].resolve()
+        near = [place for place in [first, *first.parents][:4] if (place / f"dl_hard-{args.task}.qrels").is_file()]
+        folder = near[0] if near else None
+    data = cs.dataset(f"dl-hard/{args.task}", path=folder)
+    assert isinstance(data, DLHard)
+    return data
+
+
+def find_runs(places: list[Path], task: str) -> Iterator[tuple[str, Path]]:
+    """(system, file) of each run; a folder that has one named after the task stands for that one."""
+    found: dict[str, Path] = {}
+    for place in places:
+        if not place.exists():
+            raise SystemExit(f"--runs {place}: there is no such file or folder")
+        folder = place / task if (place / task).is_dir() else place
+        files = [place] if place.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
+        for path in files:
+            name = path.name
+            for ending in COMPRESSED:
+                name = name.removesuffix(ending)
+            hidden = name.startswith(".") or any(ending in path.suffixes for ending in NOT_RUNS)
+            suffix = next(ending for ending in SUFFIXES if name.endswith(ending))
+            if place.is_dir() and (hidden or not suffix):
+                continue
+            name = name.removesuffix(suffix) if suffix else name
+            if name in found:
+                raise SystemExit(f"two runs are called {name!r}: {found[name]} and {path}")
+            found[name] = path
+    if not found:
+        raise SystemExit(
+            f"--runs {', '.join(map(str, places))}: no run in it (names end in .run, .trec, .res, .txt; .gz too)"
+        )
+    yield from found.items()
+
+
+def read(path: Path) -> pd.DataFrame:
+    return read_run(path)
+
+
+def scores(run: pd.DataFrame, judged: Any, qids: pd.Series | None, *, ties: str, relevant: int = 2) -> pd.DataFrame:
+    """One row a question; MAP and recall named by the run's depth, at most 1,000."""
+    depth = min(DEPTH, int(run.groupby("qid").size().max()))
+    rel = f"(rel={relevant})"
+    names = {"nDCG@10": "nDCG@10", f"RR{rel}": f"RR{rel}@{DEPTH}"}
+    names |= {
+        f"{name}{rel}@{at}": f"{name}{rel}@{at}" for name, at in (("AP", depth), ("R", min(100, depth)), ("R", depth))
+    }
+    values = evaluate(run, judged, list(names.values()), ties=ties, qids=qids)
+    return values.rename(columns={computed: name for name, computed in names.items()})
+
+
+def groups_of(data: DLHard, topics: pd.DataFrame) -> dict[str, list[str]]:
+    """All, each fold, each value of each annotation, and who judged, where the new judgments are on disk."""
+    topics = topics.assign(**judged_by(data, topics))
+    groups = {"All": topics["qid"].tolist()}
+    for column in ("fold", *ANNOTATIONS, "judged_by"):
+        if column in topics.columns:
+            for value, part in topics.groupby(column, sort=True):
+                groups[f"{column}={value or '(none)'}"] = part["qid"].tolist()
+    return groups
+
+
+def judged_by(data: DLHard, topics: pd.DataFrame) -> dict[str, pd.Series]:
+    try:
+        return {"judged_by": topics["qid"].map(data.judged_by())}
+    except FileNotFoundError:
+        return {}
+
+
+def long(per_question: dict[str, pd.DataFrame], groups: dict[str, list[str]]) -> pd.DataFrame:
+    rows = [
+        (system, group, measure, float(values.loc[qids, measure].mean()), len(qids))
+        for system, values in per_question.items()
+        for group, qids in groups.items()
+        for measure in values.columns
+    ]
+    return pd.DataFrame(rows, columns=["system", "group", "measure", "value", "n"])
+
+
+def beside_published(data: DLHard, per_question: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Each published figure that can be set beside one of ours: MAP and R@1000 only for runs of depth 1,000."""
+    ours = {"nDCG@10": "nDCG@10", "RR": "RR(rel=2)", "MAP": f"AP(rel=2)@{DEPTH}", "R@1000": f"R(rel=2)@{DEPTH}"}
+    rows = []
+    for entry in data.published().to_dict("records"):
+        values = per_question.get(entry["run"])
+        for theirs, name in ours.items():
+            if values is not None and name in values.columns:
+                mean = float(values[name].mean())
+                rows.append((entry["run"], entry["system"], name, entry[theirs], mean, mean - entry[theirs]))
+    return pd.DataFrame(rows, columns=["run", "system", "measure", "published", "value", "difference"])
+
+
+def tie_rules(by_rule: dict[str, dict[str, pd.DataFrame]], runs: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """What the order of equal scores does: each measure under both rules, and how many questions have ties in the top
+    ten."""
+    rows = []
+    for name, run in runs.items():
+        top = run[run["rank"] < 10]
+        tied = int(top.duplicated(["qid", "score"], keep=False).groupby(top["qid"]).any().sum())
+        for measure in OFFICIAL:
+            trec, rank = (float(by_rule[rule][name][measure].mean()) for rule in ("trec_eval", "rank"))
+            rows.append((name, measure, trec, rank, rank - trec, tied))
+    columns = ["system", "measure", "trec_eval", "rank", "difference", "questions with ties in the top 10"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def compare(
+    args: argparse.Namespace, data: DLHard, topics: pd.DataFrame, per_question: dict[str, pd.DataFrame], judged: Any
+) -> Iterator[dict[str, Any]]:
+    """Places on TREC DL against places on DL-HARD, and within DL-HARD those that NIST's judgments alone would give."""
+    correction = None if args.correction == "none" else args.correction
+    if args.trec_runs:
+        trec = judgments(pd.concat([read_qrels(path) for path in args.trec_qrels], ignore_index=True))
+        runs = {name: read(path) for name, path in find_runs(args.trec_runs, args.task)}
+        covered = topics["qid"][topics["qid"].isin(set().union(*(run["qid"] for run in runs.values())))]
+        before = {name: scores(run, trec, None, ties=args.ties) for name, run in runs.items()}
+        after = {
+            name: per_question[name] if name in per_question else scores(run, judged, covered, ties=args.ties)
+            for name, run in runs.items()
+            if name in per_question or len(covered)
+        }
+        for measure in OFFICIAL:
+            yield places("TREC DL", before, f"DL-HARD ({len(covered)} questions)", after, measure, correction)
+    if args.trec_figures:
+        figures = pd.read_csv(
+            args.trec_figures, dtype={"system": str, "measure": str}, keep_default_na=False, encoding="utf-8-sig"
+        )
+        for measure in OFFICIAL:
+            known = figures[figures["measure"] == measure].set_index("system")["value"].astype(float)
+            yield places("TREC DL (figures)", known, "DL-HARD", per_question, measure, correction)
+    by = judged_by(data, topics).get("judged_by")
+    if by is not None and len(per_question) > 1:
+        halves = {who: topics["qid"][by == who].tolist() for who in ("NIST", "DL-HARD")}
+        for measure in OFFICIAL:
+            first, second = (
+                {name: values.loc[qids] for name, values in per_question.items()} for qids in halves.values()
+            )
+            yield places(
+                "questions judged by NIST for TREC DL",
+                first,
+                "questions judged for DL-HARD",
+                second,
+                measure,
+                correction,
+            )
+
+
+def places(
+    first_name: str, first: Any, second_name: str, second: dict[str, pd.DataFrame], measure: str, correction: str | None
+) -> dict[str, Any]:
+    """Kendall's tau, places moved and paired tests between two evaluations of the same systems."""
+    from scipy.stats import kendalltau
+
+    per_question = isinstance(first, dict)
+    before = pd.Series({name: values[measure].mean() for name, values in first.items()}) if per_question else first
+    after = pd.Series({name: values[measure].mean() for name, values in second.items()})
+    shared = [name for name in before.index if name in after.index]
+    before, after = before[shared], after[shared]
+    found: dict[str, Any] = {"from": first_name, "to": second_name, "measure": measure, "systems": len(shared)}
+    if len(shared) < 2:
+        return found | {"note": "fewer than two systems have figures on both sides"}
+    # rounded, so that means that differ in the last bit only are equal
+    tau, p_value = kendalltau(before.round(9), after.round(9))
+    place = pd.DataFrame(
+        {"from": before.rank(ascending=False, method="min"), "to": after.rank(ascending=False, method="min")}
+    )
+    moved = (place["from"] - place["to"]).abs()
+    upper = before[before >= before.median()]
+    found |= {
+        "kendall_tau_b": float(tau), "tau_p_value": float(p_value), "mean_places_moved": float(moved.mean()),
+        "most_places_moved": int(moved.max()), "first_before": str(before.idxmax()), "first_after": str(after.idxmax()),
+        "relative_change_upper_half": float(((after[upper.index] - upper) / upper.where(upper > 0)).mean()),
+        "by_system": [
+            {"system": name, "value_from": float(before[name]), "value_to": float(after[name]),
+             "place_from": int(place.loc[name, "from"]), "place_to": int(place.loc[name, "to"])}
+            for name in before.sort_values(ascending=False).index
+        ],
+    }  # fmt: skip
+    tests = {"to": pair_tests(second, shared, measure, correction)}
+    if per_question:
+        tests["from"] = pair_tests(first, shared, measure, correction)
+        found["pairs"] = agreement_of(tests["from"], tests["to"])
+    found["tests"] = tests
+    return found
+
+
+def pair_tests(
+    values: dict[str, pd.DataFrame], systems: list[str], measure: str, correction: str | None
+) -> list[dict[str, Any]]:
+    """A paired t-test for each pair of systems, corrected over all pairs."""
+    pairs = list(itertools.combinations(systems, 2))
+    columns = {name: values[name][measure] for name in systems}
+    shared = [columns[a].index.intersection(columns[b].index) for a, b in pairs]
+    raw = [paired_test(columns[a][qids], columns[b][qids]) for (a, b), qids in zip(pairs, shared, strict=True)]
+    corrected, significant = correct(raw, correction)
+    return [
+        {"better": a if mean > 0 else b, "worse": b if mean > 0 else a, "difference": abs(mean), "n": len(qids),
+         "p_value": p, "corrected": float(q), "significant": bool(yes)}
+        for (a, b), qids, p, q, yes in zip(pairs, shared, raw, corrected, significant, strict=True)
+        for mean in [float((columns[a][qids] - columns[b][qids]).mean())]
+    ]  # fmt: skip
+
+
+def agreement_of(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> dict[str, int]:
+    """How many pairs of systems are told apart on both sides, in the same order or in the opposite one, or on one side
+    only."""
+    counts = {"all": len(first), "significant in both, same order": 0, "significant in both, opposite order": 0}
+    counts |= {"significant only in the first": 0, "significant only in the second": 0, "swapped": 0}
+    for a, b in zip(first, second, strict=True):
+        same = a["better"] == b["better"]
+        counts["swapped"] += not same
+        if a["significant"] and b["significant"]:
+            counts[f"significant in both, {'same' if same else 'opposite'} order"] += 1
+        elif a["significant"] or b["significant"]:
+            counts[f"significant only in the {'first' if a['significant'] else 'second'}"] += 1
+    return counts
+
+
+def report(
+    args: argparse.Namespace, table: pd.DataFrame, published: pd.DataFrame, ties: pd.DataFrame, comparisons: list
+) -> None:
+    """The tables as Markdown."""
+    print(f"# DL-HARD, {args.task}, ties by {args.ties}\n")
+    means = table[table["group"] == "All"].pivot(index="system", columns="measure", values="value")
+    print(means.loc[table["system"].unique(), table["measure"].unique()].round(4).to_markdown(), "\n")
+    if len(published):
+        worst = published.loc[published["difference"].abs().idxmax()]
+        where = f"{worst['run']}, {worst['measure']}"
+        print(f"{len(published)} published figures; largest difference {worst['difference']:+.4f} ({where})\n")
+        print(published.round(4).to_markdown(index=False), "\n")
+    print("By the rank column in place of trec_eval's order of equal scores:\n")
+    print(ties.round(4).to_markdown(index=False), "\n")
+    for column in ("fold", *ANNOTATIONS, "judged_by"):
+        part = table[table["group"].str.startswith(f"{column}=") & (table["measure"] == "nDCG@10")]
+        if len(part):
+            heads = {
+                f"{group} ({n})": group for group, n in part[["group", "n"]].drop_duplicates().itertuples(index=False)
+            }
+            by = part.pivot(index="system", columns="group", values="value").loc[
+                table["system"].unique(), list(heads.values())
+            ]
+            print(f"nDCG@10 by {column}\n\n{by.set_axis(list(heads), axis=1).round(3).to_markdown()}\n")
+    for found in comparisons:
+        print(f"{found['measure']}: {found['from']} -> {found['to']}, {found['systems']} systems")
+        if "note" in found:
+            print(f"  {found['note']}\n")
+            continue
+        print(
+            f"  Kendall's tau-b {found['kendall_tau_b']:.3f} (p {found['tau_p_value']:.3g}); places moved: "
+            f"{found['mean_places_moved']:.1f} on average, {found['most_places_moved']} at most; first: "
+            f"{found['first_before']} -> {found['first_after']}; upper half {found['relative_change_upper_half']:+.1%}"
+        )
+        if "pairs" in found:
+            print("  pairs: " + ", ".join(f"{count} {what}" for what, count in found["pairs"].items()))
+        print(pd.DataFrame(found["by_system"]).round(4).to_markdown(index=False), "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
