@@ -18,7 +18,7 @@ import pyterrier as pt
 from .._files import write_json
 from ..topics.checks import as_ids, first_three
 from .encoder import normalized
-from .stages import DocEncoder, check_finite, check_texts
+from .stages import DocEncoder, check_finite, check_texts, check_texts
 
 if TYPE_CHECKING:
     from .index import DenseIndex
@@ -110,8 +110,9 @@ class DenseIndexer(pt.Indexer):
             raise ValueError(f"passages have no {encoder.text_field!r}, but {first_three(frame.columns)}")
         check_texts(frame, encoder.text_field, "docno")
         title = encoder.title_field
-        titles = list(frame[title]) if title in frame.columns else None
-        return encoder.passage_texts(titles, frame[encoder.text_field].tolist())
+        titles: list[Any] | None = list(frame[title]) if title in frame.columns else None
+        texts: list[str] = frame[str(encoder.text_field)].to_list()
+        return encoder.passage_texts(titles, texts)
 
     def _vectors(self, frame: pd.DataFrame) -> np.ndarray:
         index = self._index

@@ -186,7 +186,7 @@ class DenseIndex(FlexIndex):
         """The numbers of passages by their docno.
 
         Raises:
-            KeyError: a docno that is not in the index; the message names the first three.
+            ValueError: a docno that is not in the index; the message names the first three.
         """
         if len(docnos) == 0:
             return np.empty(0, dtype=np.int64)
@@ -196,7 +196,7 @@ class DenseIndex(FlexIndex):
         if unknown:
             from ..topics.checks import first_three
 
-            raise KeyError(f"{len(unknown)} docnos are not in the index at {self.index_path}: {first_three(unknown)}")
+            raise ValueError(f"{len(unknown)} docnos are not in the index at {self.index_path}: {first_three(unknown)}")
         return numbers
 
     def _load_docids(self, inp: pd.DataFrame) -> np.ndarray:

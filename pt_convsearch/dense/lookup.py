@@ -21,7 +21,7 @@ class VecLoader(Stage):
     """Adds ``doc_vec`` (float32) to frames with ``docno``.
 
     Raises:
-        KeyError: a docno that is not in the index, by name.
+        ValueError: a docno that is not in the index, by name.
 
     Example:
         >>> bm25 >> dense_index.vec_loader()  # doctest: +SKIP
@@ -50,7 +50,7 @@ class DenseScorer(Stage):
         num_results: how many to keep per query; None: all.
 
     Raises:
-        KeyError: a docno that is not in the index, by name.
+        ValueError: a docno that is not in the index, by name.
 
     Example:
         >>> bm25 >> dense_index.scorer()  # doctest: +SKIP

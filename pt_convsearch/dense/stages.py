@@ -42,7 +42,7 @@ class DocEncoder(pyterrier_dr.BiDocEncoder):
         check_texts(inp, self.text_field, "docno")
         title_field = self.bi_encoder_model.title_field
         titles = list(inp[title_field]) if title_field in inp.columns else None
-        vectors = self.encode(self.bi_encoder_model.passage_texts(titles, inp[self.text_field].tolist()))
+        vectors = self.encode(self.bi_encoder_model.passage_texts(titles, list(inp[self.text_field])))
         check_finite(vectors, inp, "passage", "docno")
         return vectors
 

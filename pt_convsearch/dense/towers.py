@@ -171,7 +171,12 @@ def _dpr(folder: str, kind: str, pooling: str | None, device: str | None, local:
     encoder = getattr(getattr(transformers, kind).from_pretrained(folder, local_files_only=local), _DPR[kind][1])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=local)
     with tempfile.TemporaryDirectory() as temporary:
-        encoder.bert_model.save_pretrained(temporary)
+        # DPR's BERT carries DPR's configuration: under its own it can be loaded as what it is
+        known = transformers.BertConfig().to_dict()
+        said = {name: value for name, value in encoder.config.to_dict().items() if name in known}
+        bert = transformers.BertModel(transformers.BertConfig(**{**said, "model_type": "bert"}))
+        bert.load_state_dict(encoder.bert_model.state_dict(), strict=False)  # a pooler is not used
+        bert.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         transformer = Transformer(temporary)
     modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")]
