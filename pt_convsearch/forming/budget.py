@@ -1,0 +1,181 @@
+"""Cutting a query to a number of tokens: what must stay, what goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pt_convsearch.forming.separators import Separator, texts_between
+from pt_convsearch.forming.tokens import Counter, Span, counter, tail
+
+
+class Said(NamedTuple):
+    """What one query is made of, in the order of the conversation.
+
+    Attributes:
+        texts: the chosen messages.
+        roles: who said each.
+        first: where among them the first question is, -1 if nowhere.
+        now: how many at the end are the current question and its rewrite.
+        copies: how often each is said; None for once.
+    """
+
+    texts: list[str]
+    roles: list[str]
+    first: int = -1
+    now: int = 0
+    copies: list[int] | None = None
+
+
+def joined(said: Said, sep: Separator) -> str:
+    """The texts with separators between them."""
+    texts, roles = said.texts, said.roles
+    if said.copies is not None:
+        texts = [text for text, copies in zip(texts, said.copies, strict=True) for _ in range(copies)]
+        roles = [role for role, copies in zip(roles, said.copies, strict=True) for _ in range(copies)]
+    if isinstance(sep, str):
+        return sep.join(texts)
+    same, change = texts_between(sep)
+    pieces = texts[:1]
+    for before, role, text in zip(roles, roles[1:], texts[1:], strict=False):
+        pieces += (same if role == before else change, text)
+    return "".join(pieces)
+
+
+class Budget:
+    """Holds queries to ``max_tokens``.
+
+    Args:
+        max_tokens: the most tokens a query may have, the encoder's special tokens counted.
+        tokenizer: see :class:`~pt_convsearch.forming.former.Form`.
+        sep: what stands between parts; its tokens count.
+        mode: None (the current question, then the first one, then the newest), "tail" (the newest), or "paper".
+
+    Raises:
+        ValueError: the budget leaves no room beside the special tokens.
+    """
+
+    def __init__(self, max_tokens: int, tokenizer: Any, sep: Separator, mode: str | None) -> None:
+        self._counter: Counter = counter(tokenizer)
+        self._sep, self._mode = sep, mode
+        self._room = max_tokens - self._counter.special
+        if self._room < 1:
+            raise ValueError(
+                f"max_tokens={max_tokens} leaves no token for the query: the tokenizer adds {self._counter.special} of its own"
+            )
+        between = set(texts_between(sep))
+        # counted between words, since some tokenizers make no token of a space but one of a space alone
+        alone, *pairs = self._counter.counts(["a", *[f"a{text}a" for text in sorted(between)]])
+        self._gap = max(0, max(pairs) - 2 * alone)
+        parted = all(text[:1].isspace() and text[-1:].isspace() for text in between)
+        self._adds_up = self._counter.adds_up and parted
+        self._counts: dict[str, int] = {}
+        self._spans: dict[str, list[Span]] = {}
+
+    def cut(self, rows: Sequence[Said]) -> tuple[list[str], list[int]]:
+        """The texts of the queries, and how many tokens of the chosen messages each has lost."""
+        new = list({text for said in rows for text in said.texts})
+        self._counts = dict(zip(new, self._counter.counts(new), strict=True))
+        fitted = [self._fitted(said, self._room) for said in rows]
+        if self._mode != "paper":
+            unsure = [at for at, (_, _, sure) in enumerate(fitted) if not sure]
+            room = dict.fromkeys(unsure, self._room)
+            while unsure:
+                counts = self._counter.counts([fitted[at][0] for at in unsure])
+                over = {at: count - self._room for at, count in zip(unsure, counts, strict=True) if count > self._room}
+                for at, excess in over.items():
+                    room[at] -= excess
+                    fitted[at] = self._fitted(rows[at], room[at])
+                unsure = list(over)
+        self._counts, self._spans = {}, {}
+        return [text for text, _, _ in fitted], [lost for _, lost, _ in fitted]
+
+    def _fitted(self, said: Said, room: int) -> tuple[str, int, bool]:
+        """The query in ``room`` tokens, how many tokens were lost, and whether its length is certain."""
+        counts = [self._counts[text] for text in said.texts]
+        copies = said.copies or [1] * len(counts)
+        total = sum(count * times for count, times in zip(counts, copies, strict=True))
+        if total + self._gap * (sum(copies) - 1) <= room and (self._adds_up or room == self._room):
+            return joined(said, self._sep), 0, self._adds_up
+        if self._mode == "paper":
+            return self._as_in_the_paper(said, counts)
+        kept: dict[int, tuple[str, int]] = {}
+        times = dict.fromkeys(range(len(counts)), 0)
+        left, sure = room, self._adds_up
+        must, order = self._order(said, copies)
+        for at, extra in order:
+            gap = self._gap if kept else 0
+            if extra:
+                if at in kept and kept[at][1] == counts[at] and gap + counts[at] <= left:
+                    left -= gap + counts[at]
+                    times[at] += 1
+                continue
+            if gap + counts[at] <= left:
+                kept[at] = said.texts[at], counts[at]
+            else:
+                forced = at >= len(counts) - said.now and not kept
+                text, count, inside = tail(said.texts[at], self._spans_of(said.texts[at]), left - gap, words=True, forced=forced)
+                if not count and at in must:
+                    continue
+                if not count:
+                    break
+                kept[at] = text, count
+                sure = sure and not inside
+            left -= gap + kept[at][1]
+            times[at] = 1
+            if kept[at][1] < counts[at]:
+                break
+        if not kept and said.texts:
+            # nothing but one endless word: its end says more than nothing
+            at = order[0][0]
+            text, count, _ = tail(said.texts[at], self._spans_of(said.texts[at]), room, words=False)
+            kept, times[at], sure = {at: (text, count)} if text else {}, 1, False
+        chosen = sorted(kept)
+        query = Said(
+            [kept[at][0] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen]
+        )
+        return joined(query, self._sep), sum(counts) - sum(count for _, count in kept.values()), sure
+
+    def _order(self, said: Said, copies: Sequence[int]) -> tuple[list[int], list[tuple[int, bool]]]:
+        """Which messages must stay, and in which order all get their tokens, with a mark on further copies."""
+        places = range(len(said.texts))
+        must = [] if self._mode == "tail" else [*places[len(places) - said.now :]]
+        if self._mode != "tail" and said.first >= 0 and said.first not in must:
+            must.append(said.first)
+        rest = [at for at in reversed(places) if at not in must]
+        order = [(at, False) for at in must]
+        order += [(at, True) for at in must for _ in range(copies[at] - 1)]
+        for at in rest:
+            order += [(at, False), *[(at, True)] * (copies[at] - 1)]
+        return must, order
+
+    def _as_in_the_paper(self, said: Said, counts: Sequence[int]) -> tuple[str, int, bool]:
+        """q_1 whole, then the last tokens of all the rest as one list, cut anywhere."""
+        expanded = [(at, said.roles[at]) for at in range(len(counts)) for _ in range(said.copies[at] if said.copies else 1)]
+        head, rest = (expanded[:1], expanded[1:]) if said.first == 0 else ([], expanded)
+        if not rest:
+            return joined(said, self._sep), 0, True
+        total = sum(counts[at] for at, _ in rest) + self._gap * (len(rest) - 1)
+        room = self._room - sum(counts[at] + self._gap for at, _ in head)
+        # without room for the rest, the slice of the published code counts from the other end: the query becomes too long
+        left = min(total, room if room > 0 else total + room)
+        kept: list[tuple[str, str]] = []
+        lost = 0
+        for at, role in reversed(rest):
+            if left <= 0:
+                lost += counts[at]
+                continue
+            text, count, _ = tail(said.texts[at], self._spans_of(said.texts[at]), left, words=False)
+            if text:
+                kept.append((text, role))
+            lost += counts[at] - count
+            left -= count + self._gap
+        kept += [(said.texts[at], role) for at, role in head]
+        kept.reverse()
+        return joined(Said([text for text, _ in kept], [role for _, role in kept]), self._sep), lost, True
+
+    def _spans_of(self, text: str) -> list[Span]:
+        if text not in self._spans:
+            self._spans[text] = self._counter.spans([text])[0]
+        return self._spans[text]
+
