@@ -52,6 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     published = beside_published(data, per_question)
     ties = tie_rules({args.ties: per_question, other: other_rule}, runs)
     comparisons = list(compare(args, data, topics, per_question, judged))
+    tests = {measure: pair_tests(per_question, list(runs), measure, correction_of(args)) for measure in OFFICIAL}
 
     report(args, table, published, ties, comparisons)
     write_results(
@@ -63,7 +64,10 @@ def main(argv: list[str] | None = None) -> int:
             "tags": {name: sorted(run["tag"].unique()) for name, run in runs.items()},
         },
         timings={"reading": round(read_in, 3), "all": round(time.perf_counter() - started, 3)},
-        more={"published": published.to_dict("records"), "tie_rules": ties.to_dict("records"), "places": comparisons},
+        more={
+            "published": published.to_dict("records"), "tie_rules": ties.to_dict("records"), "tests": tests,
+            "places": comparisons,
+        },
     )  # fmt: skip
     print(f"\nwritten: {args.out}/results.csv and results.json")
     return 0
@@ -90,6 +94,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if bool(args.trec_runs) != bool(args.trec_qrels):
         parser.error("--trec-runs and --trec-qrels go together")
     return args
+
+
+def correction_of(args: argparse.Namespace) -> str | None:
+    return None if args.correction == "none" else args.correction
 
 
 def open_data(args: argparse.Namespace) -> DLHard:
@@ -206,7 +214,7 @@ def compare(
     args: argparse.Namespace, data: DLHard, topics: pd.DataFrame, per_question: dict[str, pd.DataFrame], judged: Any
 ) -> Iterator[dict[str, Any]]:
     """Places on TREC DL against places on DL-HARD, and within DL-HARD those that NIST's judgments alone would give."""
-    correction = None if args.correction == "none" else args.correction
+    correction = correction_of(args)
     if args.trec_runs:
         trec = judgments(pd.concat([read_qrels(path) for path in args.trec_qrels], ignore_index=True))
         runs = {name: read(path) for name, path in find_runs(args.trec_runs, args.task)}
@@ -265,9 +273,9 @@ def places(
     moved = (place["from"] - place["to"]).abs()
     upper = before[before >= before.median()]
     found |= {
-        "kendall_tau_b": float(tau), "tau_p_value": float(p_value), "mean_places_moved": float(moved.mean()),
+        "kendall_tau_b": number(tau), "tau_p_value": number(p_value), "mean_places_moved": float(moved.mean()),
         "most_places_moved": int(moved.max()), "first_before": str(before.idxmax()), "first_after": str(after.idxmax()),
-        "relative_change_upper_half": float(((after[upper.index] - upper) / upper.where(upper > 0)).mean()),
+        "relative_change_upper_half": number(((after[upper.index] - upper) / upper.where(upper > 0)).mean()),
         "by_system": [
             {"system": name, "value_from": float(before[name]), "value_to": float(after[name]),
              "place_from": int(place.loc[name, "from"]), "place_to": int(place.loc[name, "to"])}
@@ -282,6 +290,11 @@ def places(
     return found
 
 
+def number(value: float) -> float | None:
+    """For JSON, which has no NaN: tau where all systems are equal, a test on one question."""
+    return float(value) if value == value else None
+
+
 def pair_tests(
     values: dict[str, pd.DataFrame], systems: list[str], measure: str, correction: str | None
 ) -> list[dict[str, Any]]:
@@ -293,7 +306,7 @@ def pair_tests(
     corrected, significant = correct(raw, correction)
     return [
         {"better": a if mean > 0 else b, "worse": b if mean > 0 else a, "difference": abs(mean), "n": len(qids),
-         "p_value": p, "corrected": float(q), "significant": bool(yes)}
+         "p_value": number(p), "corrected": number(q), "significant": bool(yes)}
         for (a, b), qids, p, q, yes in zip(pairs, shared, raw, corrected, significant, strict=True)
         for mean in [float((columns[a][qids] - columns[b][qids]).mean())]
     ]  # fmt: skip
@@ -343,14 +356,20 @@ def report(
         if "note" in found:
             print(f"  {found['note']}\n")
             continue
+        upper = shown(found["relative_change_upper_half"], "+.1%")
+        tau, p_value = shown(found["kendall_tau_b"], ".3f"), shown(found["tau_p_value"], ".3g")
         print(
-            f"  Kendall's tau-b {found['kendall_tau_b']:.3f} (p {found['tau_p_value']:.3g}); places moved: "
+            f"  Kendall's tau-b {tau} (p {p_value}); places moved: "
             f"{found['mean_places_moved']:.1f} on average, {found['most_places_moved']} at most; first: "
-            f"{found['first_before']} -> {found['first_after']}; upper half {found['relative_change_upper_half']:+.1%}"
+            f"{found['first_before']} -> {found['first_after']}; upper half {upper}"
         )
         if "pairs" in found:
             print("  pairs: " + ", ".join(f"{count} {what}" for what, count in found["pairs"].items()))
         print(pd.DataFrame(found["by_system"]).round(4).to_markdown(index=False), "\n")
+
+
+def shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 if __name__ == "__main__":
