@@ -69,6 +69,11 @@ class TextStore:
         else:
             self._spool(_documents(corpus))
 
+    @property
+    def size(self) -> int:
+        """The number of passages (of a text loader: those asked for so far)."""
+        return len(self._loaded) if self._loader is not None else len(self._docnos)
+
     def rows(self, docnos: pd.Series | Sequence[str] | np.ndarray) -> np.ndarray:
         """The row of each docno (int64), -1 where the collection has no such passage or no text of it."""
         if self._loader is not None:
@@ -93,8 +98,7 @@ class TextStore:
         rows = np.asarray(rows, dtype=np.int64)
         known = rows[rows >= 0]
         if len(known) and known.max() >= len(self._keys):
-            size = len(self._loaded) if self._loader is not None else len(self._docnos)
-            self._keys = np.concatenate([self._keys, np.zeros(size - len(self._keys), dtype=np.int64)])
+            self._keys = np.concatenate([self._keys, np.zeros(self.size - len(self._keys), dtype=np.int64)])
         fresh = np.unique(known[self._keys[known] == 0]) if len(known) else known
         for start in range(0, len(fresh), _CHUNK):
             part = fresh[start : start + _CHUNK]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,6 +74,8 @@ class TrainingPairs(pt.Artifact):
         self._folder = Path(path)
         #: the former that made the queries, where this set was mined in this process; else None
         self.form: pt.Transformer | None = None
+        #: mines the same questions with another miner, where this set was made in this process
+        self._again: Callable[..., TrainingPairs] | None = None
         meta = self._folder / META
         if not meta.is_file():
             raise FileNotFoundError(f"{self._folder} holds no mined training set (no {META}): make one with cs.training_pairs(…, out=…)")
@@ -126,6 +129,20 @@ class TrainingPairs(pt.Artifact):
         available = np.diff(self._table.negatives)
         short = available < self.num_negatives
         return pd.DataFrame({"qid": self._table.qids[short], "available": available[short]}).reset_index(drop=True)
+
+    def mined_again(self, miner: pt.Transformer, *, out: _files.PathLike) -> TrainingPairs:
+        """The same questions with the negatives of another miner.
+
+        Args:
+            miner: the pipeline.
+            out: the folder to write.
+
+        Raises:
+            ValueError: the set was opened from disk, and what it was made from is not at hand.
+        """
+        if self._again is None:
+            raise ValueError(f"{self!r} was opened from disk: call cs.training_pairs(…) in this process, which opens it from there as well")
+        return self._again(negatives=miner, out=out)
 
     @cached_property
     def _table(self) -> _Table:

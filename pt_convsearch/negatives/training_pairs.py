@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import tempfile
 import warnings
@@ -130,9 +131,13 @@ def training_pairs(
     if miner is not None:
         with mining(store):
             settings["found for control questions"] = canary(miner, mined)
+    again = functools.partial(
+        training_pairs, topics, qrels, store, form=former, num_negatives=num_negatives, pool=pool, seed=seed,
+        text_field=text_field, title_field=title_field, batch_size=batch_size, verbose=verbose,
+    )  # fmt: skip
     kept = None if overwrite else _existing(target, settings, num_negatives, seed)
     if kept is not None:
-        kept.form = former
+        kept.form, kept._again = former, again
         return kept
     with Parts(target, settings, fresh=overwrite) as parts:
         if miner is not None:
@@ -140,7 +145,7 @@ def training_pairs(
         texts = write_pairs(target, questions, golds, store, parts, counts, settings, num_negatives=num_negatives, seed=seed)
         parts.discard()
     pairs = TrainingPairs(target)
-    pairs.form = former
+    pairs.form, pairs._again = former, again
     _report(pairs, texts)
     return pairs
 

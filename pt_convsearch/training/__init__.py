@@ -1,0 +1,29 @@
+"""Trainers: a bi-encoder from a mined set, with false negatives masked, large batches in little memory, exact resuming.
+
+The names below are loaded when first used: PyTorch and sentence-transformers take seconds to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "CachedMaskedMultipleNegativesRankingLoss": "losses",
+    "MaskedMultipleNegativesRankingLoss": "losses",
+    "train": "bi_encoder",
+}
+
+__all__ = ["CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
