@@ -27,10 +27,11 @@ class ShortcutDependence:
     """What :func:`shortcut_dependence` found.
 
     Attributes:
-        summary: one row per group (those of first turns alone are left out): group, n (questions compared), overlap@k, RBO; with the control also those of the swapped question;
-            with judgments n judged, the measure of each ranking, and retention.
-        per_query: one row per question: qid, the label columns, overlap and rbo (``_swapped`` for the control), and the measure of
-            each ranking (NaN where the question is not judged).
+        summary: one row per group (those of first turns alone are left out): group, n (questions compared),
+            overlap@k, RBO; with the control also those of the swapped question; with judgments n judged, the measure
+            of each ranking, and retention.
+        per_query: one row per question: qid, the label columns, overlap and rbo (``_swapped`` for the control), and
+            the measure of each ranking (NaN where the question is not judged).
         left_out: how many first turns were left out, and how many questions had no results in either ranking.
         settings: k, rbo_p, measure, control, seed.
     """
@@ -62,7 +63,9 @@ class ShortcutDependence:
     def _note(self) -> str:
         note = f"{self.left_out['first turns']:,} first turns left out"
         if self.left_out["no results"]:
-            note += f"; {self.left_out['no results']:,} questions without results in both rankings left out of the agreement"
+            note += (
+                f"; {self.left_out['no results']:,} questions without results in either ranking: no agreement to tell"
+            )
         return note
 
     def __repr__(self) -> str:
@@ -89,9 +92,10 @@ def shortcut_dependence(
 ) -> ShortcutDependence:
     """How much a retriever lives on the history alone: its rankings with and without the current question, compared.
 
-    Without judgments it tells how far the two rankings agree, question by question: a retriever that needs the question ranks
-    otherwise without it. With judgments it also tells retention: how much of the measure is left once the question is taken away.
-    First turns (an empty ``qhistory``) have nothing else than the question; they are left out and counted.
+    Without judgments it tells how far the two rankings agree, question by question: a retriever that needs the
+    question ranks otherwise without it. With judgments it also tells retention: how much of the measure is left once
+    the question is taken away. First turns (an empty ``qhistory``) have nothing else than the question; they are
+    left out and counted.
 
     Args:
         full: the pipeline with the question, e.g. ``cs.form(cs.X) >> bm25``; or a frame of its results.
@@ -99,8 +103,9 @@ def shortcut_dependence(
         topics: the topics frame as it was built: qid, query, qhistory.
         qrels: qid, docno, label (or a mapping or TREC file): adds the measure and retention, over the judged questions.
         by: groups of questions, as in :func:`Experiment`.
-        control: "swapped" runs ``full`` a second time with another conversation's question in place of q_t: what a wrong question
-            changes. A retriever that reads the question ranks otherwise; one that lives on the history does not.
+        control: "swapped" runs ``full`` a second time with another conversation's question in place of q_t: what a
+            wrong question changes. A retriever that reads the question ranks otherwise; one that lives on the
+            history does not.
         seed: for the control.
         k: depth of the overlap, and of the measure.
         measure: what retention is of; R@k by default.
@@ -109,13 +114,13 @@ def shortcut_dependence(
         verbose: show progress.
 
     Returns:
-        a :class:`ShortcutDependence`. Overlap and RBO are 1 for equal rankings, 0 for rankings that share nothing, or of which one is empty;
-        questions for which both rankings are empty are left out and counted. Retention is the second system's mean over the
-        first's, NaN where the first's is 0.
+        a :class:`ShortcutDependence`. Overlap and RBO are 1 for equal rankings, 0 for rankings that share nothing,
+        or of which one is empty; questions for which both rankings are empty are left out and counted. Retention is
+        the second system's mean over the first's, NaN where the first's is 0.
 
     Raises:
-        ValueError: topics without ``qhistory``, no question after a first turn, an unknown control, a control with no other conversation
-            to take a question from, or with frames of results in place of a pipeline.
+        ValueError: topics without ``qhistory``, no question after a first turn, an unknown control, a control with
+            no other conversation to take a question from, or with frames of results in place of a pipeline.
 
     Example:
         >>> topics = pd.DataFrame({"qid": ["1_2"], "query": ["b"], "qhistory": [[{"role": "user", "content": "a"}]]})
@@ -123,7 +128,8 @@ def shortcut_dependence(
         >>> shortcut_dependence(run, run, topics).summary["overlap@10"].tolist()
         [1.0]
 
-    Source: retention follows Kim & Kim (2022), who compare X_t with X_t \\ q_t; the agreement without judgments and the control are ours.
+    Source: retention follows Kim & Kim (2022), who compare X_t with X_t \\ q_t; the agreement without judgments and
+        the control are ours.
     """
     if control not in (None, "swapped"):
         raise ValueError(f"control={control!r}: None or 'swapped'")
@@ -134,7 +140,7 @@ def shortcut_dependence(
     topics = check_queries(topics)
     if "qhistory" not in topics.columns:
         raise ValueError(
-            "topics have no column 'qhistory': build them with cs.topics.from_messages (or another builder of cs.topics)"
+            "topics have no column 'qhistory': build them with cs.topics.from_messages (or another builder there)"
         )
     later = np.array([len(history) > 0 for history in topics["qhistory"]], dtype=bool)
     if not later.any():

@@ -14,7 +14,7 @@ from ir_measures.measures import SumAgg
 from pt_convsearch._files import PathLike
 from pt_convsearch.evaluation.groups import By, groups_of, label_columns
 from pt_convsearch.evaluation.systems import Runner, System, had_nothing_to_say, named_systems, position_of, progress
-from pt_convsearch.evaluation.table import Cells, ResultTable
+from pt_convsearch.evaluation.table import Cells
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
 from pt_convsearch.measures.runs import Ties
 from pt_convsearch.measures.significance import Test
@@ -23,7 +23,7 @@ from pt_convsearch.topics.checks import check_queries
 MRT = "mrt"
 
 
-def Experiment(  # noqa: N802 - the name of pt.Experiment
+def Experiment(
     systems: Mapping[str, System] | Sequence[System] | System,
     topics: pd.DataFrame | PathLike,
     qrels: pd.DataFrame | Mapping[str, Mapping[str, int]] | PathLike,
@@ -43,37 +43,40 @@ def Experiment(  # noqa: N802 - the name of pt.Experiment
     filter_by_qrels: bool = False,
     filter_by_topics: bool = True,
     ties: Ties = "rank",
-    round: int | Mapping[str, int] | None = None,  # noqa: A002 - the name of pt.Experiment
+    round: int | Mapping[str, int] | None = None,
     batch_size: int | None = None,
     save_dir: PathLike | None = None,
     save_mode: Literal["warn", "reuse", "overwrite", "error"] = "warn",
     verbose: bool = False,
 ) -> Any:
-    """Compare systems, over all questions and broken down by group. Each system searches once, whatever the number of groups.
+    """Compare systems, over all questions and broken down by group. Each system searches once, whatever the number
+    of groups.
 
-    The means are those of trec_eval: over the judged questions among the topics. A judged question without results counts 0, so does one
-    with no relevant document among its judgments; a question without judgments is left out. How many there were of each is kept
-    in the table. A form that cannot apply to a group (X_t \\ q_t at first turns: every query of the group is empty) has NaN in
-    the group's cell, and its zeros still count in All.
+    The means are those of trec_eval: over the judged questions among the topics. A judged question without results
+    counts 0, so does one with no relevant document among its judgments; a question without judgments is left out.
+    How many there were of each is kept in the table. A form that cannot apply to a group (X_t \\ q_t at first turns:
+    every query of the group is empty) has NaN in the group's cell, and its zeros still count in All.
 
     Args:
         systems: a mapping of names to systems, or a list. A system is a pipeline or a frame of results.
         topics: the topics frame (columns qid, query and what the systems need), or a file of topics.
-        qrels: qid, docno, label; or ``{qid: {docno: label}}``; or a TREC file. An empty docno (QReCC's ``{"": 1}``) is no judgment.
-        metrics: measures of ir_measures, their names, trec_eval's names; "mrt" is the milliseconds of retrieval per question.
+        qrels: qid, docno, label; or ``{qid: {docno: label}}``; or a TREC file. An empty docno (QReCC's ``{"": 1}``)
+            is no judgment.
+        metrics: measures of ir_measures, their names, trec_eval's names; "mrt" is the milliseconds of retrieval per
+            question.
         names: the systems' names, where they are a list; their ``str`` by default.
-        by: breaks the means down: a label column, a mapping of names to masks (``{"t > 1": topics.turn_number > 1}``, which may overlap), or
-            a list of these. Groups come in the order of the column's categories, else of first appearance; questions without a
-            label form the group "missing".
+        by: breaks the means down: a label column, a mapping of names to masks (``{"t > 1": topics.turn_number >
+            1}``, which may overlap), or a list of these. Groups come in the order of the column's categories, else
+            of first appearance; questions without a label form the group "missing".
         baseline: the system, by name or position, that every other is tested against, for each measure and group.
         test: "t" (paired t-test), "wilcoxon", or a function as scipy's.
         correction: "holm", "bonferroni" or another of statsmodels' methods; None corrects nothing.
         correction_alpha: the level of significance.
         family: what is corrected together: "cell", the systems compared in one measure and group; "table", all cells.
-        average: "question": the mean over questions. "conversation": each conversation's mean first, then the mean over conversations
-            (needs ``conversation_id``); ``n`` and the tests count conversations then.
-        ci: a level such as 0.95 adds bootstrap intervals, drawn over conversations (over questions where the topics have no
-            ``conversation_id``).
+        average: "question": the mean over questions. "conversation": each conversation's mean first, then the mean
+            over conversations (needs ``conversation_id``); ``n`` and the tests count conversations then.
+        ci: a level such as 0.95 adds bootstrap intervals, drawn over conversations (over questions where the topics
+            have no ``conversation_id``).
         seed: for the bootstrap.
         perquery: True returns the values per question in place of the table, "both" returns (table, values).
         filter_by_qrels: search only the questions that have judgments.
@@ -86,13 +89,13 @@ def Experiment(  # noqa: N802 - the name of pt.Experiment
         verbose: show progress.
 
     Returns:
-        a :class:`ResultTable`: a data frame with one row per system (the index), columns (group, measure), "All" first, ``n`` per
-        group; its ``tests``, ``intervals`` and ``questions`` hold the rest. With ``perquery``: name, qid, measure, value and the label
-        columns named in ``by``.
+        a :class:`ResultTable`: a data frame with one row per system (the index), columns (group, measure), "All"
+        first, ``n`` per group; its ``tests``, ``intervals`` and ``questions`` hold the rest. With ``perquery``:
+        name, qid, measure, value and the label columns named in ``by``.
 
     Raises:
-        ValueError: two systems of one name, an unknown baseline, no judged question among the topics, a repeated qid, contradicting
-            judgments, NaN scores, columns that are missing; the message names what is wrong.
+        ValueError: two systems of one name, an unknown baseline, no judged question among the topics, a repeated
+            qid, contradicting judgments, NaN scores, columns that are missing; the message names what is wrong.
 
     Example:
         >>> topics = pd.DataFrame({"qid": ["1", "2"], "query": ["a", "b"], "qtype": ["first", "switch"]})
@@ -101,7 +104,8 @@ def Experiment(  # noqa: N802 - the name of pt.Experiment
         >>> Experiment({"mine": run}, topics, qrels, ["RR"], by="qtype")["All"]["RR"].tolist()
         [0.5]
 
-    Source: pt.Experiment's conventions; the breakdown is that of Kim & Kim (2022), Table 2; the tests those of Penha & Hauff.
+    Source: pt.Experiment's conventions; the breakdown is that of Kim & Kim (2022), Table 2; the tests those of Penha
+        & Hauff.
     """
     if family not in ("cell", "table"):
         raise ValueError(f"family={family!r}: 'cell' (per measure and group) or 'table' (all cells together)")
@@ -189,7 +193,7 @@ def _read_topics(topics: pd.DataFrame | PathLike) -> pd.DataFrame:
         return topics
     from pt_convsearch import topics as reading
 
-    return reading.read(topics)  # type: ignore[attr-defined]
+    return reading.read(topics)
 
 
 def _evaluated(

@@ -18,9 +18,9 @@ def groups_of(topics: pd.DataFrame, by: By) -> dict[str, np.ndarray]:
 
     Args:
         topics: the topics frame.
-        by: None; a label column (groups in the order of its categories, else of first appearance; questions without a label are the
-            group "missing"); a mapping of names to masks, which may overlap; or a list of these. A label that two breakdowns share is
-            written as "column: label".
+        by: None; a label column (groups in the order of its categories, else of first appearance; questions without
+            a label are the group "missing"); a mapping of names to masks, which may overlap; or a list of these. A
+            label that two breakdowns share is written as "column: label".
 
     Raises:
         ValueError: a column that the topics lack, a mask of another length or that is not boolean.

@@ -116,7 +116,8 @@ def by_turn(
         a matplotlib figure.
 
     Raises:
-        ValueError: topics without ``turn_number``, a measure or system that is not there, or no depth with so many questions.
+        ValueError: topics without ``turn_number``, a measure or system that is not there, or no depth with so many
+            questions.
     """
     means, sizes = turn_means(per_query, topics, measure, systems=systems, min_n=min_n)
     figure = _figure(6.0, 4.2, figure)
@@ -166,7 +167,8 @@ def turn_means(
 
 
 def dependence(result: ShortcutDependence, *, figure: Figure | None = None) -> Figure:
-    """How much the rankings agree without the question, by group; beside it the swapped question and retention, where known.
+    """How much the rankings agree without the question, by group; beside it the swapped question and retention,
+    where known.
 
     Args:
         result: what :func:`shortcut_dependence` returned.

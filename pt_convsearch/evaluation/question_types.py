@@ -16,14 +16,17 @@ TYPES = (FIRST, SWITCH, NO_SWITCH)
 
 
 class QuestionTypes:
-    """Labels questions first, switch or no-switch; called on a topics frame it returns the frame with the column ``qtype``.
+    """Labels questions first, switch or no-switch; called on a topics frame it returns the frame with the column
+    ``qtype``.
 
     - **first**: turn 1 of its conversation.
-    - **switch** and **no-switch**: a later turn for which both it and the turn before have gold passages. The two sets are compared
-      by the dot product of their BM25 vectors, the largest over all pairs: below ``threshold`` it is a switch.
+    - **switch** and **no-switch**: a later turn for which both it and the turn before have gold passages. The two
+      sets are compared by the dot product of their BM25 vectors, the largest over all pairs: below ``threshold`` it
+      is a switch.
     - no label: any other question (the turn before is missing, or one of the two has no gold).
 
-    It looks at other rows of the topics (the turn before), so it is called once on all of them and is no stage of a pipeline.
+    It looks at other rows of the topics (the turn before), so it is called once on all of them and is no stage of a
+    pipeline.
 
     Args:
         index: the BM25 index that holds the gold passages.
@@ -34,7 +37,8 @@ class QuestionTypes:
         b: BM25's b.
         rel: the lowest label of a gold passage.
 
-    Without index and threshold only turn 1 is labelled, which needs no judgments. Published lists are read by :meth:`from_lists`.
+    Without index and threshold only turn 1 is labelled, which needs no judgments. Published lists are read by
+    :meth:`from_lists`.
 
     Columns: reads qid, conversation_id, turn_number; writes qtype (categories in the order first, switch, no-switch).
 
@@ -46,7 +50,8 @@ class QuestionTypes:
         >>> QuestionTypes()(topics)["qtype"].astype(object).where(lambda label: label.notna(), None).tolist()
         ['first', None]
 
-    Source: Kim & Kim (2022), who define the types; the largest over several gold passages, and turn numbers that follow each
+    Source: Kim & Kim (2022), who define the types; the largest over several gold passages, and turn numbers that
+        follow each
     other, are our reading.
     """
 
@@ -99,7 +104,8 @@ class QuestionTypes:
     def __call__(self, topics: pd.DataFrame) -> pd.DataFrame:
         """The topics with the column ``qtype``."""
         first = _turns(topics) == 1
-        labels = np.where(first, FIRST, None).astype(object)
+        labels = np.full(len(topics), None, dtype=object)
+        labels[first] = FIRST
         if self.index is not None:
             similarity = self.similarity(topics).to_numpy()
             known = ~np.isnan(similarity)
@@ -107,11 +113,13 @@ class QuestionTypes:
         return topics.assign(qtype=pd.Categorical(labels, categories=list(TYPES)))
 
     def comparable(self, topics: pd.DataFrame) -> pd.Series:
-        """Which questions are switch or no-switch: later turns that have gold, as has the turn before. Needs no index."""
+        """Which questions are switch or no-switch: later turns that have gold, as has the turn before. Needs no
+        index."""
         return pd.Series(self._pairs(topics)[0] >= 0, index=topics.index)
 
     def similarity(self, topics: pd.DataFrame) -> pd.Series:
-        """The dot product of the BM25 vectors of this turn's and the previous turn's gold passages; NaN where it is undefined.
+        """The dot product of the BM25 vectors of this turn's and the previous turn's gold passages; NaN where it is
+        undefined.
 
         Raises:
             ValueError: no index was given.
@@ -146,7 +154,8 @@ class QuestionTypes:
         place = {key: row for row, key in enumerate(zip(conversations, turn.tolist(), strict=True))}
         if len(place) < len(topics):
             raise ValueError(
-                f"{len(topics) - len(place)} topics share conversation_id and turn_number with another: a turn is one question"
+                f"{len(topics) - len(place)} topics share conversation_id and turn_number with another: "
+                "a turn is one question"
             )
         before = np.array(
             [
@@ -186,7 +195,7 @@ def _turns(topics: pd.DataFrame) -> np.ndarray:
     missing = [column for column in ("qid", "conversation_id", "turn_number") if column not in topics.columns]
     if missing:
         raise ValueError(
-            f"topics lack the columns {missing}: question types need conversation and turn, which are never guessed from the qid"
+            f"topics lack the columns {missing}: types need conversation and turn, which are never guessed from the qid"
         )
     return topics["turn_number"].to_numpy(dtype=np.int64)
 

@@ -57,13 +57,15 @@ _STYLES = {
 def render(
     table: pd.DataFrame, style: str = "markdown", *, digits: int = 3, notes: bool = True, intervals: bool = True
 ) -> str:
-    """A table as text: a dash where there is no value, ``n`` beside each group, a dagger where a system differs from the baseline.
+    """A table as text: a dash where there is no value, ``n`` beside each group, a dagger where a system differs from
+    the baseline.
 
     Args:
         table: what :func:`Experiment` returned; any other frame is written plainly.
         style: "markdown", "latex" (booktabs), "text" or "html".
         digits: decimals of every number that is no count.
-        notes: say below the table what n, dagger, dash and bold mean, and how many questions were left out or had no results.
+        notes: say below the table what n, dagger, dash and bold mean, and how many questions were left out or had no
+            results.
         intervals: write bootstrap intervals beside the means where the table has them.
 
     Returns:
@@ -114,7 +116,7 @@ def _head(table: pd.DataFrame, group: str) -> str:
     return f"{group} (n = {table[group, N].iloc[0]:,})"
 
 
-def _column(table: pd.DataFrame, column: tuple[str, str], how: _Style, digits: int, intervals: bool) -> list[str]:
+def _column(table: pd.DataFrame, column: Any, how: _Style, digits: int, intervals: bool) -> list[str]:
     values = pd.to_numeric(table[column]).to_numpy(dtype=np.float64)
     rounded = np.round(values, digits)
     best = np.nan
@@ -139,12 +141,12 @@ def _column(table: pd.DataFrame, column: tuple[str, str], how: _Style, digits: i
 
 
 def _notes(table: pd.DataFrame, how: _Style) -> list[str]:
-    lines = []
+    lines: list[str] = []
     questions = table.attrs.get("questions")
     if questions:
         unit = "conversations' means" if table.attrs.get("average") == "conversation" else "judged questions"
         lines.append(
-            f"Means over {unit}: {questions['judged']:,} of {questions['topics']:,} questions judged, the others left out."
+            f"Means over {unit}; {questions['judged']:,} of {questions['topics']:,} questions judged, others left out."
         )
         none = [f"{name} {count:,}" for name, count in questions["without_results"].items() if count]
         if none:

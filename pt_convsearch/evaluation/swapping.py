@@ -15,9 +15,9 @@ _COMPUTED = ("qutterance", "query_toks", "query_vec")
 def swapped(topics: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
     """The topics with q_t (and ``qrewrite``, if any) taken from a row of another conversation; qid and history stay.
 
-    Each question is used once where that is possible; where one conversation has more than half of all questions, some are used
-    again. Conversations are told apart by ``conversation_id``. Without that column, by the history's first user message, or by the
-    whole history where that would not do; the qid is never taken apart.
+    Each question is used once where that is possible; where one conversation has more than half of all questions,
+    some are used again. Conversations are told apart by ``conversation_id``. Without that column, by the history's
+    first user message, or by the whole history where that would not do; the qid is never taken apart.
 
     Args:
         topics: qid, query, qhistory; a query that was formed already is taken back to the utterance (``qutterance``).
@@ -53,7 +53,8 @@ def _donors(codes: np.ndarray, random: np.random.Generator) -> np.ndarray:
     sizes = np.bincount(codes)
     if len(sizes) < 2:
         raise ValueError("control='swapped' takes questions from other conversations, and all topics belong to one")
-    # conversations in random order, rows in random order within them; then everyone takes from as many rows on as the longest has
+    # conversations in random order, rows in random order within them; then everyone takes from as many rows further
+    # as the longest conversation has
     order = np.lexsort((random.random(len(codes)), random.permutation(len(sizes))[codes]))
     longest = int(sizes.max())
     donors = np.empty(len(codes), dtype=np.int64)

@@ -114,21 +114,21 @@ class Runner:
                 strangers = set(results["qid"]) - set(self.topics["qid"])
                 if strangers:
                     raise ValueError(
-                        f"{saved} holds {len(strangers)} qids that the topics lack ({first_three(sorted(strangers))}): is it another "
-                        "experiment's? save_mode='overwrite' replaces it"
+                        f"{saved} holds {len(strangers)} qids that the topics lack ({first_three(sorted(strangers))}): "
+                        "if it is another experiment's, save_mode='overwrite' replaces it"
                     )
                 return results, 0.0
             if self.save_mode == "error":
                 raise ValueError(f"{saved} exists: save_mode='reuse' reads it, 'overwrite' replaces it")
             if self.save_mode == "warn":
                 warnings.warn(f"{saved} exists and is replaced: save_mode='reuse' would read it", stacklevel=4)
-        for known, results, milliseconds in self._done:
-            if _surely_equal(known, system):
-                logger.info("%s is the same system as one that has been run: its results are used again", name)
-                break
+        found = next((done for done in self._done if _surely_equal(done[0], system)), None)
+        if found is None:
+            found = (system, *self._search(name, system))
+            self._done.append(found)
         else:
-            results, milliseconds = self._search(name, system)
-            self._done.append((system, results, milliseconds))
+            logger.info("%s is the same system as one that has been run: its results are used again", name)
+        _, results, milliseconds = found
         if saved is not None:
             write_run(results if "rank" in results.columns else pt.model.add_ranks(results.copy()), saved)
         return results, milliseconds
@@ -142,7 +142,8 @@ class Runner:
             missing = [column for column in ("qid", "docno") if column not in piece.columns]
             if missing:
                 raise ValueError(
-                    f"system {name!r} returned no {' and no '.join(missing)} (found {list(piece.columns)}): does it end in a retriever?"
+                    f"system {name!r} returned no {' and no '.join(missing)} (found {list(piece.columns)}): "
+                    "does it end in a retriever?"
                 )
         filled = [piece for piece in pieces if len(piece)]
         results = pd.concat(filled, ignore_index=True) if filled else pieces[0]
@@ -166,7 +167,8 @@ def progress(systems: Mapping[str, System], verbose: bool) -> Iterable[tuple[str
 def _surely_equal(first: Any, second: Any) -> bool:
     """Whether two systems are equal and their parts say so reliably.
 
-    Only our own stages are taken at their word: two of pyterrier_dr's encoders with different models may call themselves equal.
+    Only our own stages are taken at their word: two of pyterrier_dr's encoders with different models may call
+    themselves equal.
     """
     if first is second:
         return True
@@ -181,7 +183,8 @@ def _surely_equal(first: Any, second: Any) -> bool:
 def had_nothing_to_say(system: System, topics: pd.DataFrame) -> bool:
     """Whether every query that the system formed for these topics is empty: its form does not apply to them.
 
-    Asked only where the system returned nothing for any of them, so the stages before the first retriever are run again.
+    Asked only where the system returned nothing for any of them, so the stages before the first retriever are run
+    again.
     """
     if isinstance(system, pd.DataFrame):
         return False

@@ -18,8 +18,9 @@ N = "n"
 class ResultTable(pd.DataFrame):
     """What :func:`Experiment` returns: a data frame with one row per system and columns (group, measure).
 
-    ``table["All"]`` is the table over all questions, ``table.loc["BM25", ("first", "RR")]`` a cell. Each group has its ``n``. A cell without a
-    value is NaN; :func:`render` writes a dash. What does not fit into cells is kept beside them, in ``attrs``:
+    ``table["All"]`` is the table over all questions, ``table.loc["BM25", ("first", "RR")]`` a cell. Each group has
+    its ``n``. A cell without a value is NaN; :func:`render` writes a dash. What does not fit into cells is kept
+    beside them, in ``attrs``:
 
     Attributes:
         tests: one row for each system, group and measure tested against the baseline.
@@ -33,7 +34,8 @@ class ResultTable(pd.DataFrame):
 
     @property
     def tests(self) -> pd.DataFrame:
-        """name, group, measure, n, difference, better, worse, p_value, p_corrected, significant; empty without a baseline."""
+        """name, group, measure, n, difference, better, worse, p_value, p_corrected, significant; empty without a
+        baseline."""
         return pd.DataFrame(self.attrs.get("tests", []), columns=_TEST_COLUMNS)
 
     @property
@@ -49,8 +51,8 @@ class ResultTable(pd.DataFrame):
     def rounded(self, decimals: int | Mapping[str, int]) -> ResultTable:
         """The table rounded to so many decimals, one number for all measures or by measure."""
         if isinstance(decimals, int):
-            return self.round(decimals)  # type: ignore[return-value]
-        return self.round({column: decimals[column[1]] for column in self.columns if column[1] in decimals})  # type: ignore[return-value]
+            return self.round(decimals)
+        return self.round({column: decimals[column[1]] for column in self.columns if column[1] in decimals})
 
 
 _TEST_COLUMNS = [
@@ -94,7 +96,7 @@ class Cells:
         if self.average == "conversation":
             if self.conversations is None:
                 raise ValueError(
-                    "average='conversation' needs the column conversation_id in the topics; it is never guessed from the qid"
+                    "average='conversation' needs the topics' column conversation_id: it is never guessed from qids"
                 )
             if pd.isna(self.conversations).any():
                 raise ValueError("average='conversation': some judged question has no conversation_id")
@@ -114,6 +116,7 @@ class Cells:
         return np.bincount(codes, values, minlength=len(used)) / np.bincount(codes, minlength=len(used))
 
     def _codes(self) -> np.ndarray:
+        assert self.conversations is not None
         return pd.factorize(self.conversations)[0]
 
     def mean(self, system: str, group: str, measure: str) -> float:

@@ -1,4 +1,5 @@
-"""The papers' measures over arrays, one tie rule for all of them, agreement of rankings, significance: no retrieval here."""
+"""The papers' measures over arrays, one tie rule for all of them, agreement of rankings, significance: no retrieval
+here."""
 
 from pt_convsearch.measures.agreement import agreement
 from pt_convsearch.measures.evaluating import evaluate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pt_convsearch.measures.runs import Ranking, Ties, ranking
 
@@ -28,11 +29,13 @@ def agreement(
         ties: as in :func:`evaluate`.
 
     Returns:
-        a frame indexed by qid: ``overlap``, shared documents of the two top k over the length of the longer one (k, where both reach
-        it); ``rbo``, the extrapolated rank-biased overlap of the two rankings as far as they go. Where one ranking is empty both are
-        0; where both are empty there is nothing to agree on, and both are NaN.
+        a frame indexed by qid: ``overlap``, shared documents of the two top k over the length of the longer one (k,
+            where both reach
+        it); ``rbo``, the extrapolated rank-biased overlap of the two rankings as far as they go. Where one ranking
+        is empty both are 0; where both are empty there is nothing to agree on, and both are NaN.
 
-    Source: Webber, Moffat & Zobel, A similarity measure for indefinite rankings (TOIS 2010), equation 32 for lists of uneven length.
+    Source: Webber, Moffat & Zobel, A similarity measure for indefinite rankings (TOIS 2010), equation 32 for lists
+        of uneven length.
 
     Example:
         >>> a = pd.DataFrame({"qid": "1", "docno": ["x", "y"], "rank": [0, 1]})
@@ -69,11 +72,12 @@ def _depths(run: Ranking, questions: pd.Index) -> np.ndarray:
 def _shared(a: Ranking, b: Ranking, questions: pd.Index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Question and both positions of each document that stands in both rankings of a question."""
     query_a, query_b = questions.get_indexer(a.qids)[a.query], questions.get_indexer(b.qids)[b.query]
-    doc_b = a.docnos.get_indexer(b.docnos)[b.doc]
-    width = max(len(a.docnos), 1)
-    rows_a, rows_b = np.flatnonzero(query_a >= 0), np.flatnonzero((query_b >= 0) & (doc_b >= 0))
+    codes = pa.concat_arrays([a.docno, b.docno]).dictionary_encode().indices.to_numpy().astype(np.int64)
+    doc_a, doc_b = codes[: len(query_a)], codes[len(query_a) :]
+    width = int(codes.max(initial=0)) + 1
+    rows_a, rows_b = np.flatnonzero(query_a >= 0), np.flatnonzero(query_b >= 0)
     _, in_a, in_b = np.intersect1d(
-        query_a[rows_a] * width + a.doc[rows_a],
+        query_a[rows_a] * width + doc_a[rows_a],
         query_b[rows_b] * width + doc_b[rows_b],
         assume_unique=True,
         return_indices=True,
@@ -83,7 +87,8 @@ def _shared(a: Ranking, b: Ranking, questions: pd.Index) -> tuple[np.ndarray, np
 
 
 def _rbo(query: np.ndarray, depth: np.ndarray, shorter: np.ndarray, longer: np.ndarray, p: float) -> np.ndarray:
-    """RBO_EXT. ``depth``: from which depth on each shared document counts; a sum over depths becomes one over documents.
+    """RBO_EXT. ``depth``: from which depth on each shared document counts; a sum over depths becomes one over
+    documents.
 
     With s and l the two lengths and X_d the number of documents shared at depth d:
     RBO = (1-p)/p (sum_{d=1..l} X_d/d p^d + sum_{d=s+1..l} X_s (d-s)/(s d) p^d) + ((X_l - X_s)/l + X_s/s) p^l

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from ir_measures import Measure
 from ir_measures.providers.base import NOT_PROVIDED
 
@@ -43,7 +45,8 @@ class Hits:
 def hits(ranking: Ranking, judged: Judgments) -> Hits:
     """Look the ranking's documents up in the judgments."""
     query = judged.qids.get_indexer(ranking.qids)[ranking.query]
-    doc = judged.docnos.get_indexer(ranking.docnos)[ranking.doc]
+    known = pa.array(judged.docnos.to_numpy(dtype=object), type=pa.large_string())
+    doc = pc.index_in(ranking.docno, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
     rows = np.flatnonzero((query >= 0) & (doc >= 0))
     key = query[rows] * len(judged.docnos) + doc[rows]
     judged_key = judged.query * len(judged.docnos) + judged.doc

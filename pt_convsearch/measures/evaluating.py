@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import ir_measures
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from ir_measures import Measure
 
 from pt_convsearch.measures import arrays
@@ -25,27 +26,32 @@ def evaluate(
 ) -> pd.DataFrame:
     """Values of the measures for each judged question.
 
-    RR, R, Success, P, AP and nDCG (with ``rel=``, cutoffs, ``dcg=`` and ``gains=``) are computed over arrays and equal trec_eval's; every other
-    measure goes to ir_measures, with scores that fall strictly in the order of the ranking, so that all measures see one ranking.
+    RR, R, Success, P, AP and nDCG (with ``rel=``, cutoffs, ``dcg=`` and ``gains=``) are computed over arrays and
+    equal trec_eval's; every other measure goes to ir_measures, with scores that fall strictly in the order of the
+    ranking, so that all measures see one ranking.
 
-    R@k is a fraction of *all* relevant documents, as in trec_eval; Success@k asks whether any was found. The "recall" of response
-    selection (R_10@1: one gold response among ten candidates) is Success@1 over ten candidates, and is not called R here.
+    R@k is a fraction of *all* relevant documents, as in trec_eval; Success@k asks whether any was found. The
+    "recall" of response selection (R_10@1: one gold response among ten candidates) is Success@1 over ten candidates,
+    and is not called R here.
 
     Args:
-        run: qid, docno and ``rank`` or ``score``. Ids become str; a document found twice for a question counts where it stands best,
-            with a warning.
-        qrels: qid, docno, label; or ``{qid: {docno: label}}``; or what :func:`judgments` returned, to check them once for many runs.
+        run: qid, docno and ``rank`` or ``score``. Ids become str; a document found twice for a question counts where
+            it stands best, with a warning.
+        qrels: qid, docno, label; or ``{qid: {docno: label}}``; or what :func:`judgments` returned, to check them
+            once for many runs.
         measures: measures of ir_measures, or their names, or trec_eval's.
-        ties: "rank": the order of the ``rank`` column, or else of score, rows of equal score as they stand. "trec_eval": its own rule,
-            score in single precision and then docno, falling: equal to trec_eval on runs with ties.
+        ties: "rank": the order of the ``rank`` column, or else of score, rows of equal score as they stand.
+            "trec_eval": its own rule, score in single precision and then docno, falling: equal to trec_eval on runs
+            with ties.
         qids: evaluate these questions only (the topics), in this order; all judged questions by default.
 
     Returns:
-        a frame indexed by qid with a column for each measure. A judged question without results has 0 (the measure's own default), one
-        without any relevant document 0 as well; a question without judgments has no row.
+        a frame indexed by qid with a column for each measure. A judged question without results has 0 (the measure's
+        own default), one without any relevant document 0 as well; a question without judgments has no row.
 
     Raises:
-        ValueError: columns that are missing, NaN scores, contradicting judgments, unknown measures; the message names them.
+        ValueError: columns that are missing, NaN scores, contradicting judgments, unknown measures; the message
+            names them.
 
     Example:
         >>> run = pd.DataFrame({"qid": ["1", "4"], "docno": ["a", "b"], "score": [2.0, 1.0]})
@@ -75,7 +81,7 @@ def _by_ir_measures(ranked: Ranking, judged: Judgments, measures: Mapping[str, M
     run_for = pd.DataFrame(
         {
             "query_id": ranked.qids.to_numpy(dtype=object)[ranked.query[rows]],
-            "doc_id": ranked.docnos.to_numpy(dtype=object)[ranked.doc[rows]],
+            "doc_id": ranked.docno.filter(pa.array(rows)).to_numpy(zero_copy_only=False),
             "score": -ranked.position[rows].astype(np.float64),
         }
     )

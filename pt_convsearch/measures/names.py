@@ -12,9 +12,9 @@ def as_measures(measures: Iterable[Measure | str] | Measure | str) -> dict[str, 
     """The measures by the name that heads their column, in the order given, each once.
 
     Args:
-        measures: objects of ir_measures (``RR``, ``R(rel=2)@10``), their names as text, or trec_eval's names ("map", "recip_rank",
-            "ndcg_cut_10"; a family such as "official" gives all its members). A name given as text heads its column as it was
-            typed.
+        measures: objects of ir_measures (``RR``, ``R(rel=2)@10``), their names as text, or trec_eval's names ("map",
+            "recip_rank", "ndcg_cut_10"; a family such as "official" gives all its members). A name given as text
+            heads its column as it was typed.
 
     Raises:
         ValueError: no measure at all, or one that ir_measures does not know.
@@ -46,7 +46,7 @@ def _parsed(name: str) -> list[Measure]:
             return ir_measures.parse_trec_measure(name)
         except ValueError as error:
             raise ValueError(
-                f"unknown measure {name!r}: ir_measures' names (RR, R@10, nDCG@10) and trec_eval's (map, ndcg_cut_10) are known"
+                f"unknown measure {name!r}: ir_measures' names (RR, R@10) and trec_eval's (map, ndcg_cut_10) are known"
             ) from error
     return [measure]
 

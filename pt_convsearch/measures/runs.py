@@ -5,19 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pt_convsearch.topics.checks import as_ids, first_three
 
 Ties = Literal["rank", "trec_eval"]
+_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Judgments:
-    """Judgments as codes: row i says that document ``docnos[doc[i]]`` has ``label[i]`` for question ``qids[query[i]]``."""
+    """Judgments as codes: row i says that document ``docnos[doc[i]]`` has ``label[i]`` for question
+    ``qids[query[i]]``."""
 
     qids: pd.Index
     docnos: pd.Index
@@ -35,12 +39,14 @@ class Judgments:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A run as codes, in the order that the tie rule gives: row i is ``docnos[doc[i]]`` at ``position[i]`` (from 0)."""
+    """A run in the order of the tie rule: row i is ``docno[i]`` at ``position[i]`` (from 0) of ``qids[query[i]]``.
+
+    Questions are codes, but documents stay strings: a run names millions of them, and few are judged.
+    """
 
     qids: pd.Index
-    docnos: pd.Index
     query: np.ndarray
-    doc: np.ndarray
+    docno: pa.LargeStringArray
     position: np.ndarray
 
 
@@ -48,8 +54,8 @@ def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgment
     """Check judgments and code them.
 
     Args:
-        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``. An empty docno is no judgment, as in QReCC's ``{"": 1}``;
-            a row that repeats another is merged into it.
+        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``. An empty docno is no judgment, as in QReCC's
+            ``{"": 1}``; a row that repeats another is merged into it.
 
     Raises:
         ValueError: a column is missing, a label is no whole number, or two rows contradict each other.
@@ -75,7 +81,8 @@ def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgment
         if len(contradicting):
             named_pairs = first_three(f"{qids[query[row]]} {docnos[doc[row]]}" for row in contradicting)
             raise ValueError(
-                f"{len(contradicting)} judgments contradict another of the same question and document ({named_pairs}): keep one label"
+                f"{len(contradicting)} judgments contradict another of the same question and document ({named_pairs}): "
+                "keep one label"
             )
         kept = np.ones(len(key), dtype=bool)
         kept[second] = False
@@ -114,8 +121,9 @@ def ranking(run: pd.DataFrame, *, ties: Ties = "rank") -> Ranking:
 
     Args:
         run: qid, docno and ``rank`` or ``score`` (or both).
-        ties: "rank": by the ``rank`` column, where there is none by score, highest first; rows that are still equal keep their
-            order by score, then as they stand. "trec_eval": by score in single precision, then by docno, highest first.
+        ties: "rank": by the ``rank`` column, where there is none by score, highest first; rows that are still equal
+            keep their order by score, then as they stand. "trec_eval": by score in single precision, then by docno,
+            highest first.
 
     Returns:
         the ranking; a document found twice for one question is kept where it stands best, with a warning and the count.
@@ -134,23 +142,44 @@ def ranking(run: pd.DataFrame, *, ties: Ties = "rank") -> Ranking:
             f"the run lacks the columns {missing} (found {list(run.columns)}): results are qid, docno, score, rank"
         )
     query, qids = coded(run["qid"], "qid")
-    doc, docnos = coded(run["docno"], "docno")
+    docno = _strings(run["docno"], "docno")
     score = _numbers(run, "score", query, qids) if "score" in run.columns else None
     rank = _numbers(run, "rank", query, qids) if by_rank else None
     if ties == "trec_eval":
         assert score is not None
-        alphabetical = np.empty(len(docnos), dtype=np.int64)
-        alphabetical[np.argsort(docnos.to_numpy(dtype=object), kind="stable")] = np.arange(len(docnos))
-        order = np.lexsort((-alphabetical[doc], -score.astype(np.float32), query))
+        alphabetical = pc.rank(docno, sort_keys="descending", tiebreaker="dense").to_numpy()
+        order: np.ndarray | None = np.lexsort((alphabetical, -score.astype(np.float32), query))
     else:
         order = _order(query, rank, score)
     if order is not None:
-        query, doc = query[order], doc[order]
-    query, doc = _without_repeats(query, doc, qids, docnos)
-    starts = np.flatnonzero(np.r_[True, query[1:] != query[:-1]]) if len(query) else np.empty(0, dtype=np.int64)
-    lengths = np.diff(np.r_[starts, len(query)])
-    position = np.arange(len(query)) - np.repeat(starts, lengths)
-    return Ranking(qids, docnos, query, doc, position)
+        query, docno = query[order], docno.take(pa.array(order))
+    repeats = _repeats(query, docno)
+    if len(repeats):
+        named = first_three(f"{qids[query[row]]} {docno[int(row)].as_py()}" for row in repeats[:4])
+        warnings.warn(
+            f"{len(repeats)} rows of the run repeat a document of their question (qid docno: {named}): the best stays",
+            stacklevel=3,
+        )
+        kept = np.delete(np.arange(len(query)), repeats)
+        query, docno = query[kept], docno.take(pa.array(kept))
+    starts = _starts(query)
+    return Ranking(qids, query, docno, np.arange(len(query)) - np.repeat(starts, np.diff(np.r_[starts, len(query)])))
+
+
+def _strings(values: pd.Series, column: str) -> pa.LargeStringArray:
+    """A column of ids as an Arrow array; the buffers of a string column are shared, not copied."""
+    if isinstance(values.dtype, pd.StringDtype):
+        strings = pa.array(values)
+        strings = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
+        if strings.null_count == 0 and not pc.any(pc.equal(strings, "")).as_py():
+            return strings.cast(pa.large_string())
+    codes, ids = coded(values, column)
+    return pa.array(ids.to_numpy(dtype=object), type=pa.large_string()).take(pa.array(codes))
+
+
+def _starts(group: np.ndarray) -> np.ndarray:
+    """Where each run of equal values begins."""
+    return np.flatnonzero(np.r_[True, group[1:] != group[:-1]]) if len(group) else np.empty(0, dtype=np.int64)
 
 
 def _numbers(run: pd.DataFrame, column: str, query: np.ndarray, qids: pd.Index) -> np.ndarray:
@@ -173,28 +202,29 @@ def _order(query: np.ndarray, rank: np.ndarray | None, score: np.ndarray | None)
         return None
     same = query[1:] == query[:-1]
     grouped = bool((query[1:] >= query[:-1]).all())
-    first = rank if rank is not None else -score  # type: ignore[operator]  # the caller made sure that there is one of them
-    rising = first[1:] > first[:-1] if rank is not None else first[1:] >= first[:-1]
+    keys: list[np.ndarray] = [-score] if score is not None else []
+    keys += [rank] if rank is not None else []
+    rising = keys[-1][1:] > keys[-1][:-1] if rank is not None else keys[-1][1:] >= keys[-1][:-1]
     if grouped and bool((rising | ~same).all()):
         return None
-    keys = (first, query) if rank is None or score is None else (-score, first, query)
-    return np.lexsort(keys)
+    return np.lexsort([*keys, query])
 
 
-def _without_repeats(
-    query: np.ndarray, doc: np.ndarray, qids: pd.Index, docnos: pd.Index
-) -> tuple[np.ndarray, np.ndarray]:
-    key = query * max(len(docnos), 1) + doc
-    ordered = np.sort(key)
-    if not (ordered[1:] == ordered[:-1]).any():
-        return query, doc
-    best = np.sort(np.unique(key, return_index=True)[1])
-    lost = np.ones(len(key), dtype=bool)
-    lost[best] = False
-    where = np.flatnonzero(lost)
-    named = first_three(f"{qids[query[row]]} {docnos[doc[row]]}" for row in where[:4])
-    warnings.warn(
-        f"{len(where)} rows of the run repeat a document of the same question (qid docno: {named}): the best of each is kept",
-        stacklevel=4,
-    )
-    return query[best], doc[best]
+def _repeats(query: np.ndarray, docno: pa.LargeStringArray) -> np.ndarray:
+    """Rows whose document stands further up for the same question.
+
+    Documents are coded in blocks of whole questions: small tables stay in the processor's cache, one large one does not.
+    """
+    starts = np.r_[_starts(query), len(query)]
+    repeats: list[np.ndarray] = []
+    begin = 0
+    while begin < len(query):
+        end = int(starts[min(np.searchsorted(starts, begin + _BLOCK), len(starts) - 1)])
+        codes = docno.slice(begin, end - begin).dictionary_encode().indices.to_numpy()
+        key = query[begin:end] * (end - begin) + codes
+        ordered = np.sort(key)
+        if (ordered[1:] == ordered[:-1]).any():
+            first = np.unique(key, return_index=True)[1]
+            repeats.append(begin + np.delete(np.arange(end - begin), first))
+        begin = end
+    return np.concatenate(repeats) if repeats else np.empty(0, dtype=np.int64)

@@ -19,17 +19,20 @@ def paired_test(
     Args:
         values: one value per question.
         baseline: the baseline's value for the same questions, in the same order.
-        test: "t" (paired t-test), "wilcoxon", or a function of two arrays whose result's second part is the p-value (as scipy's).
+        test: "t" (paired t-test), "wilcoxon", or a function of two arrays whose result's second part is the p-value
+            (as scipy's).
 
     Returns:
-        the p-value; 1.0 for systems that do not differ on any question (beyond rounding), NaN for fewer than two questions. Where the
-        systems differ by one and the same amount on every question, t is infinite even for two questions; the p-value is then
-        that of the exact randomisation test, 2^(1-n).
+        the p-value; 1.0 for systems that do not differ on any question (beyond rounding), NaN for fewer than two
+        questions. Where the systems differ by one and the same amount on every question, t is infinite even for two
+        questions; the p-value is then that of the exact randomisation test, 2^(1-n).
 
     Example:
         >>> paired_test([1.0, 0.5, 0.0], [1.0, 0.5, 0.0])
         1.0
     """
+    if isinstance(test, str) and test not in ("t", "wilcoxon"):
+        raise ValueError(f"test={test!r}: 't', 'wilcoxon' or a function of two arrays")
     first, second = np.asarray(values, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     if first.shape != second.shape:
         raise ValueError(
@@ -41,15 +44,10 @@ def paired_test(
         return 1.0
     from scipy import stats
 
-    if test == "t":
-        if np.ptp(first - second) <= 1e-12:
-            return 2.0 ** (1 - len(first))
-        test = stats.ttest_rel
-    elif test == "wilcoxon":
-        test = stats.wilcoxon
-    elif isinstance(test, str):
-        raise ValueError(f"test={test!r}: 't', 'wilcoxon' or a function of two arrays")
-    return float(test(first, second)[1])
+    if test == "t" and np.ptp(first - second) <= 1e-12:
+        return float(2.0 ** (1 - len(first)))
+    function: Any = {"t": stats.ttest_rel, "wilcoxon": stats.wilcoxon}[test] if isinstance(test, str) else test
+    return float(function(first, second)[1])
 
 
 def correct(
@@ -97,7 +95,8 @@ def bootstrap(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """A percentile bootstrap interval of a mean, in which whole conversations are drawn: their questions are not independent.
+    """A percentile bootstrap interval of a mean, in which whole conversations are drawn: their questions are not
+    independent.
 
     Args:
         values: one value per question.
@@ -127,9 +126,9 @@ def bootstrap(
     if groups.max(initial=-1) < 1:
         return float("nan"), float("nan")
     counts = np.bincount(groups).astype(np.float64)
-    totals = np.bincount(groups, numbers)
+    totals = np.bincount(groups, numbers).astype(np.float64)
     if average == "conversation":
-        totals, counts = totals / counts, np.ones_like(counts)
+        totals, counts = totals / counts, np.ones(len(counts))
     from scipy import stats
 
     result = stats.bootstrap(
