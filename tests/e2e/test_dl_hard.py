@@ -93,7 +93,7 @@ def test_groups_cover_the_questions(scored):
     for column in ("fold", "query_intent", "answer_type", "topic_domain", "result_type", "judged_by"):
         part = one[one.index.str.startswith(f"{column}=")]
         assert part["n"].sum() == 50
-        # means of the groups, weighted, are the mean of all: nobody is left out, not even those without a relevant document
+        # means of the groups, weighted, are the mean of all: nobody is left out, nor who has no relevant document
         assert (part["value"] * part["n"]).sum() / 50 == pytest.approx(one.loc["All", "value"])
     assert one.loc[[f"fold={number}" for number in range(1, 6)], "n"].tolist() == [10] * 5
 
@@ -114,7 +114,8 @@ def test_plain_and_compressed_runs_score_alike_under_any_name(script, scored, re
     source = realdata / "dl-hard" / "runs" / "passage" / "bm25+t5(zs).run.gz"
     runs = tmp_path / "runs"
     runs.mkdir()
-    text = gzip.open(source, "rt", encoding="utf-8").read()
+    with gzip.open(source, "rt", encoding="utf-8") as handle:
+        text = handle.read()
     (runs / "plain.run").write_text(text, encoding="utf-8")
     (runs / "dos.trec").write_bytes(text.replace("\n", "\r\n").encode())
     # ranks from 1, "0" in the second column, no tag, tabs
@@ -171,8 +172,8 @@ def test_no_run_at_all(script, realdata, tmp_path):
 def test_places_by_hand(script):
     """Three systems on two questions; on the other side the first two change places.
 
-    Means before .9, .5, .1 and after .4, .6, .2: one of three pairs is swapped, so tau = (2 - 1) / 3; places moved 1, 1, 0.
-    """
+    Means before .9, .5, .1 and after .4, .6, .2: one of three pairs is swapped, so tau = (2 - 1) / 3; places moved 1,
+    1, 0. """
     measure = "nDCG@10"
 
     def values(*numbers):
@@ -196,7 +197,8 @@ def test_places_by_hand(script):
 
 
 def test_pair_tests_are_paired_and_corrected(script):
-    """Differences 1, 1, 1, 0 and their mirror: t = .75 / .25 = 3 on 3 degrees of freedom, p = .0577; Bonferroni over 3 pairs."""
+    """Differences 1, 1, 1, 0 and their mirror: t = .75 / .25 = 3 on 3 degrees of freedom, p = .0577; Bonferroni over 3
+pairs."""
     measure = "nDCG@10"
     frames = {
         name: pd.DataFrame({measure: numbers}, index=["1", "2", "3", "4"])
@@ -219,13 +221,18 @@ def test_trec_runs_are_scored_on_both_sides(script, realdata, tmp_path, capsys):
     for name in ("bm25", "bm25+rm3", "bm25+t5(zs)"):
         run = data.get_results(name)
         run = run[run["qid"].isin(nist)]
-        lines = [f"{q} Q0 {d} {r + 1} {s} {name}\n" for q, d, r, s in zip(run.qid, run.docno, run["rank"], run.score)]
+        lines = [
+            f"{q} Q0 {d} {r + 1} {s} {name}\n"
+            for q, d, r, s in zip(run.qid, run.docno, run["rank"], run.score, strict=True)
+        ]
         good = (
             "easy Q0 d1 1 2.0 x\neasy Q0 d2 2 1.0 x\n" if name == "bm25" else "easy Q0 d2 1 2.0 x\neasy Q0 d1 2 1.0 x\n"
         )
         (trec_runs / f"{name}.run").write_text("".join(lines) + good, encoding="utf-8")
     qrels = data.get_qrels()
-    lines = [f"{q} 0 {d} {label}\n" for q, d, label in zip(qrels.qid, qrels.docno, qrels.label) if q in nist]
+    lines = [
+        f"{q} 0 {d} {label}\n" for q, d, label in zip(qrels.qid, qrels.docno, qrels.label, strict=True) if q in nist
+    ]
     (tmp_path / "qrels.txt").write_text("".join(lines) + "easy 0 d1 3\n", encoding="utf-8")
     out = tmp_path / "out"
     script.main([
@@ -237,7 +244,7 @@ def test_trec_runs_are_scored_on_both_sides(script, realdata, tmp_path, capsys):
     assert (found["from"], found["systems"], found["measure"]) == ("TREC DL", 3, "nDCG@10")
     table = pd.read_csv(out / "results.csv").query("measure == 'nDCG@10'").set_index(["system", "group"])["value"]
     by_system = {row["system"]: row for row in found["by_system"]}
-    # 21 questions of NIST's and the easy one, where BM25 has the relevant document first (1) and the others second (1 / log2 3)
+    # 21 questions of NIST and the easy one: BM25 has the relevant document first (1), the others second (1 / log2 3)
     n = len(nist)
     for name, easy in (("bm25", 1.0), ("bm25+rm3", 0.6309297535714575), ("bm25+t5(zs)", 0.6309297535714575)):
         expected = (n * table[name, "judged_by=NIST"] + easy) / (n + 1)
