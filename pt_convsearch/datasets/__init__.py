@@ -1,8 +1,8 @@
 """Collections by name: ``pt.get_dataset("convsearch:NAME")`` or ``cs.dataset(NAME, **options)``."""
 
 from pt_convsearch.datasets.base import Dataset, register
-from pt_convsearch.datasets.checks import check
 from pt_convsearch.datasets.cache import fetch, home, is_offline
+from pt_convsearch.datasets.checks import check
 from pt_convsearch.datasets.formats import (
     field,
     iter_jsonl,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,18 @@ from pt_convsearch.datasets.source import Source
 class Dataset(pt.datasets.Dataset):
     """A conversational collection. Subclasses fill in what their files hold.
 
-    ``get_topics()`` gives the topics frame (qid, query, qhistory, and qrewrite, qtype, conversation_id, turn_number, answer
-    where known), ``get_qrels()`` qid, docno, label (int), ``get_corpus_iter()`` dicts with docno, text (title where there is
-    one), streamed. Nothing is read before one of them is called.
+    ``get_topics()`` gives the topics frame (qid, query, qhistory, and qrewrite, qtype, conversation_id, turn_number,
+    answer where known), ``get_qrels()`` qid, docno, label (int), ``get_corpus_iter()`` dicts with docno, text (title
+    where there is one), streamed. Nothing is read before one of them is called.
 
     Args:
         name: what users type after ``convsearch:``.
-        path: a folder that holds the files already; they are looked for in it (and below it) by the distributor's names.
-            Without it they are looked for in the cache, and fetched where the distributor lets them be.
-        files: paths of single files, by their key in :attr:`source` (``{"topics": "my/file.json"}``); they win over ``path``.
-        offline: never ask the network; ``None``: what the environment says (:func:`~pt_convsearch.datasets.is_offline`).
+        path: a folder that holds the files already; they are looked for in it (and below it) by the distributor's
+            names. Without it they are looked for in the cache, and fetched where the distributor lets them be.
+        files: paths of single files, by their key in :attr:`source` (``{"topics": "my/file.json"}``); they win over
+            ``path``.
+        offline: never ask the network; ``None``: what the environment says
+            (:func:`~pt_convsearch.datasets.is_offline`).
         verify: refuse a file that differs from the one that its size or checksum is known of.
     """
 
@@ -56,8 +57,12 @@ class Dataset(pt.datasets.Dataset):
         self.offline = offline
         self.verify = verify
         if self.path is not None and not self.path.is_dir():
-            raise FileNotFoundError(f"convsearch:{name}: path={str(self.path)!r} is no folder: give the one with the files")
-        unknown = sorted(set(self.files) - {file.key for file in self.source.files}) if self.source else sorted(self.files)
+            raise FileNotFoundError(
+                f"convsearch:{name}: path={str(self.path)!r} is no folder: give the one with the files"
+            )
+        unknown = (
+            sorted(set(self.files) - {file.key for file in self.source.files}) if self.source else sorted(self.files)
+        )
         if unknown:
             known = ", ".join(file.key for file in self.source.files) if self.source else "none"
             raise ValueError(f"convsearch:{name} has no file {unknown[0]!r}: files= takes {known}")
@@ -85,7 +90,8 @@ class Dataset(pt.datasets.Dataset):
         """Where a file of the collection lies: given, found in ``path``, in the cache, or fetched into it.
 
         Raises:
-            FileNotFoundError: it is nowhere and cannot be fetched; the message says where it was looked for and how to get it.
+            FileNotFoundError: it is nowhere and cannot be fetched; the message says where it was looked for and how to
+                get it.
             ValueError: it is cut or altered, by size or checksum.
         """
         from pt_convsearch.datasets.cache import obtain
@@ -101,6 +107,11 @@ class Dataset(pt.datasets.Dataset):
             offline=self.offline,
             verify=self.verify,
         )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What the distributor or the papers state of this part of the collection: turns, judged turns, passages …"""
+        return dict(self.source.counts) if self.source else {}
 
     def info_url(self) -> str | None:
         return self.source.homepage if self.source else None
@@ -123,7 +134,9 @@ class Dataset(pt.datasets.Dataset):
         if variant is None and known:
             return known[0]
         if variant not in known:
-            raise ValueError(f"convsearch:{self.name} has no variant {variant!r}: {', '.join(known) or 'it has none at all'}")
+            raise ValueError(
+                f"convsearch:{self.name} has no variant {variant!r}: {', '.join(known) or 'it has none at all'}"
+            )
         return variant
 
     def _configure(self, **options: Any) -> None:
@@ -137,12 +150,6 @@ class Dataset(pt.datasets.Dataset):
 
     def __repr__(self) -> str:
         return f"cs.dataset({self.name!r})"
-
-
-def json_text(value: Any) -> str:
-    """``value`` on one line, for messages: cut where it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else text[:77] + "…"
 
 
 Factory = Callable[..., Dataset]

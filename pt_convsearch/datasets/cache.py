@@ -1,4 +1,4 @@
-"""Where files of a collection are found, and how they get there: one cache, downloads that resume, nothing half there."""
+"""Where files of a collection are found and how they get there: one cache, one order of looking, every file checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyterrier as pt
 
 from pt_convsearch.datasets.archives import unpack
 from pt_convsearch.datasets.download import download
-from pt_convsearch.datasets.lines import open_data
+from pt_convsearch.datasets.lines import DAMAGE, open_data
 from pt_convsearch.datasets.source import File, Source
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def home() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether the environment forbids the network: ``CONVSEARCH_OFFLINE``, and where that is not set ``HF_HUB_OFFLINE``."""
+    """Whether the environment forbids the network: ``CONVSEARCH_OFFLINE``, else ``HF_HUB_OFFLINE``."""
     value = os.environ.get("CONVSEARCH_OFFLINE", os.environ.get("HF_HUB_OFFLINE", ""))
     return value.strip().lower() not in ("", "0", "false", "no", "off")
 
@@ -51,7 +51,8 @@ def obtain(
     """The path of ``file``: given, in ``path``, in the cache, or fetched into it.
 
     Raises:
-        FileNotFoundError: it is nowhere and cannot be fetched; the message says where it was looked for and how to supply it.
+        FileNotFoundError: it is nowhere and cannot be fetched; the message says where it was looked for and how to
+            supply it.
         ValueError: it is cut or altered, by size or checksum.
     """
     if given is not None:
@@ -61,6 +62,8 @@ def obtain(
     found = find(source, file, path)
     if found is not None:
         return _checked(found, file, verify)
+    if file.archive is not None and (outer := find(source, source.file(file.archive), path)) is not None:
+        return _from_archive(source, file, _checked(outer, source.file(file.archive), verify))
     offline = is_offline() if offline is None else offline
     if path is not None or offline or (file.url is None and file.archive is None):
         raise FileNotFoundError(_how_to_supply(source, file, name, path, offline))
@@ -89,7 +92,9 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
         found = exact or found
         if len({_digest(place) for place in found}) > 1:
             shown = ", ".join(map(str, found[:3]))
-            raise ValueError(f"several different files called {found[0].name!r}: {shown}: give the one meant with files=")
+            raise ValueError(
+                f"several different files called {found[0].name!r}: {shown}: give the one meant with files="
+            )
     return found[0] if found else None
 
 
@@ -143,15 +148,20 @@ def fetch(name: str, *, parts: list[str] | None = None, verbose: bool = True, **
 
 
 def _fetched(source: Source, file: File, *, name: str, verify: bool, verbose: bool) -> Path:
-    target = home() / source.key / file.name
     _show_licence(source)
     if file.archive is not None:
         outer = obtain(source, source.file(file.archive), name=name, offline=False, verify=verify, verbose=verbose)
-        unpack(outer, target, member=file.name)
-    else:
-        assert file.url is not None
-        download(file.url, target, size=file.size, sha256=file.sha256, verbose=verbose)
-    return _checked(target, file, verify)
+        return _from_archive(source, file, outer)
+    assert file.url is not None
+    return download(file.url, home() / source.key / file.name, size=file.size, sha256=file.sha256, verbose=verbose)
+
+
+def _from_archive(source: Source, file: File, archive: Path) -> Path:
+    """A member of an archive, written out into the cache (the archive's own folder stays as it is)."""
+    state = archive.stat()
+    mark = hashlib.sha256(f"{archive.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:12]
+    target = home() / source.key / "unpacked" / mark / Path(file.name).name
+    return target if target.exists() else unpack(archive, target, member=file.name)
 
 
 def _show_licence(source: Source) -> None:
@@ -159,51 +169,56 @@ def _show_licence(source: Source) -> None:
     mark = home() / source.key / ".licence-shown"
     if not mark.exists():
         # a warning, so that it is seen where nobody set up logging
-        logger.warning("%s. Licence: %s. Please cite: %s. See %s", source.title, source.licence, source.citation, source.homepage)
+        logger.warning(
+            "%s. Licence: %s. Please cite: %s. See %s", source.title, source.licence, source.citation, source.homepage
+        )
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
 def _checked(path: Path, file: File, verify: bool) -> Path:
-    if not verify or path.is_dir() or (file.size is None and file.sha256 is None):
-        if path.is_file() and path.stat().st_size == 0:
-            raise ValueError(f"{path}, line 1: the file is empty: fetch it again")
+    if path.is_dir():
         return path
     size = path.stat().st_size
-    if file.sha256 is None:
-        same = size == file.size
-    else:
-        same = _same_text(path, file.sha256)
-    if not same:
+    if size == 0:
+        raise ValueError(f"{path}, line 1: the file is empty: fetch it again")
+    if not verify or (file.size is None and file.sha256 is None):
+        return path
+    if not any(_agree(found, file) for found in _fingerprints(path)):
         cut = " It is cut." if file.size is not None and size < file.size and path.name == Path(file.name).name else ""
         raise ValueError(
-            f"{path} ({size} bytes) is not the file that was published ({file.size} bytes, SHA-256 {file.sha256}).{cut} "
-            f"Fetch it again{f' from {file.url}' if file.url else ''}; if yours is right (a newer version, say), "
+            f"{path} ({size} bytes) is not the file that was published ({file.size} bytes, SHA-256 {file.sha256})."
+            f"{cut} Fetch it again{f' from {file.url}' if file.url else ''}; if yours is right (a newer version, say), "
             "verify=False reads it"
         )
     return path
 
 
-def _same_text(path: Path, sha256: str) -> bool:
-    """Whether it is that file, whatever its compression, line ends and byte order mark."""
-    raw, unix, dos = hashlib.sha256(), hashlib.sha256(), hashlib.sha256()
-    with contextlib.suppress(Exception), open_data(path) as stream:  # a damaged file is not that file
-        held = b""
-        first = True
+def _agree(found: tuple[int, str], file: File) -> bool:
+    return file.size in (None, found[0]) and file.sha256 in (None, found[1])
+
+
+def _fingerprints(path: Path) -> Iterator[tuple[int, str]]:
+    """Size and SHA-256 of a file, and of its text whatever its compression, line ends and byte order mark."""
+    yield path.stat().st_size, _digest(path)
+    digests = [hashlib.sha256() for _ in range(3)]
+    sizes = [0, 0, 0]
+    with contextlib.suppress(*DAMAGE, ValueError), open_data(path) as stream:
+        held, first = b"", True
         while block := stream.read(1 << 20):
-            raw.update(block)
-            block = held + block
-            held = block[-1:] if block.endswith(b"\r") else b""
-            block = block[: len(block) - len(held)]
+            raw = block
             if first:
                 block, first = block.removeprefix(b"\xef\xbb\xbf"), False
-            text = block.replace(b"\r\n", b"\n")
-            unix.update(text)
-            dos.update(text.replace(b"\n", b"\r\n"))
-        unix.update(held)
-        dos.update(held)
-        return sha256 in (raw.hexdigest(), unix.hexdigest(), dos.hexdigest()) or _digest(path) == sha256
-    return _digest(path) == sha256
+            block = held + block
+            held = b"\r" if block.endswith(b"\r") else b""  # its \n may be in the next block
+            unix = block.removesuffix(held).replace(b"\r\n", b"\n")
+            for at, part in enumerate((raw, unix, unix.replace(b"\n", b"\r\n"))):
+                digests[at].update(part)
+                sizes[at] += len(part)
+        for at in (1, 2):
+            digests[at].update(held)
+            sizes[at] += len(held)
+        yield from ((size, digest.hexdigest()) for size, digest in zip(sizes, digests, strict=True))
 
 
 def _digest(path: Path) -> str:

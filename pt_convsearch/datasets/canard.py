@@ -20,7 +20,6 @@ CANARD_SOURCE = Source(
     homepage="https://sites.google.com/view/qanta/projects/canard",
     licence="CC BY-SA 4.0",
     citation="Elgohary, Peskov and Boyd-Graber, Can You Unpack That?, EMNLP 2019",
-    counts={"turns": 40527, "conversations": 5644},
     files=(
         File("archive", "CANARD_Release.zip", "https://obj.umiacs.umd.edu/elgohary/CANARD_Release.zip", optional=True),
         *(File(split, f"{split}.json", archive="archive") for split in ("train", "dev", "test")),
@@ -39,13 +38,23 @@ QUAC_SOURCE = Source(
 )
 
 
+#: as the papers state them
+_COUNTS = {
+    "canard/train": {"turns": 31526},
+    "canard/dev": {"turns": 3430},
+    "canard/test": {"turns": 5571},
+    "quac/train": {"turns": 83568, "conversations": 11567},
+    "quac/val": {"turns": 7354, "conversations": 1000},
+}
+
+
 class CANARD(Dataset):
     """One split of CANARD: questions of QuAC and what they mean without their dialogue.
 
-    ``get_topics()``: qid ("C_…_0_q#3", as QuAC and OR-QuAC have it), query, qhistory, qrewrite, conversation_id, turn_number,
-    answer ("": the answer of a turn is only known from the history of the next, from which it is taken), ``qtitle`` and
-    ``qsection``: the first two entries of the distributed histories are the page's title and the section's, and nobody said them.
-    There are no passages and no judgments.
+    ``get_topics()``: qid ("C_…_0_q#3", as QuAC and OR-QuAC have it), query, qhistory, qrewrite, conversation_id,
+    turn_number, answer ("": the answer of a turn is only known from the history of the next, from which it is taken),
+    ``qtitle`` and ``qsection``: the first two entries of the distributed histories are the page's title and the
+    section's, and nobody said them. There are no passages and no judgments.
 
     Args:
         split: "train", "dev" or "test".
@@ -62,6 +71,10 @@ class CANARD(Dataset):
         super().__init__(f"canard/{split}", **options)
         self.split = split
 
+    @property
+    def counts(self) -> dict[str, int]:
+        return _COUNTS[self.name]
+
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         if variant is not None:
             self._variant(variant, ())
@@ -71,8 +84,8 @@ class CANARD(Dataset):
 class QuAC(Dataset):
     """One split of QuAC, as dialogues: questions, answers (spans of the section), no rewrites, no passages.
 
-    ``get_topics()``: qid ("C_…_0_q#3"), query, qhistory, conversation_id, turn_number, answer ("" for CANNOTANSWER), ``qtitle``,
-    ``qsection``.
+    ``get_topics()``: qid ("C_…_0_q#3"), query, qhistory, conversation_id, turn_number, answer ("" for CANNOTANSWER),
+    ``qtitle``, ``qsection``.
 
     Args:
         split: "train" or "val".
@@ -84,6 +97,10 @@ class QuAC(Dataset):
     def __init__(self, split: str, **options: Any):
         super().__init__(f"quac/{split}", **options)
         self.split = split
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return _COUNTS[self.name]
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         if variant is not None:
@@ -104,7 +121,9 @@ def read_canard(path: Path) -> pd.DataFrame:
         dialog, number = field(item, "QuAC_dialog_id", str, where), field(item, "Question_no", int, where)
         history = field(item, "History", list, where)
         if len(history) < 2 or len(history) % 2 or any(not isinstance(text, str) for text in history):
-            raise ValueError(f"{where}: 'History' is two titles and then question, answer, question, answer …; here {len(history)}")
+            raise ValueError(
+                f"{where}: 'History' is two titles and then question, answer, question, answer …; here {len(history)}"
+            )
         texts = ["" if text == _NONE else text for text in history[2:]]
         if texts and number > 1:
             answers[dialog, number - 1] = texts[-1]
@@ -169,7 +188,9 @@ def _no_quac(path: Path) -> list[Any]:
 def _of(maker: Any, first: str, splits: tuple[str, ...]) -> Any:
     def make(rest: str = "", **options: Any) -> Dataset:
         if rest not in splits:
-            raise KeyError(f"no data set is called '{first}/{rest}': {', '.join(f'{first}/{split}' for split in splits)}")
+            raise KeyError(
+                f"no data set is called '{first}/{rest}': {', '.join(f'{first}/{split}' for split in splits)}"
+            )
         made: Dataset = maker(rest, **options)
         return made
 

@@ -25,25 +25,28 @@ _COLLECTIONS = {"2019": "v1", "2020": "v1", "2021": "v2", "2022": "v3"}
 class CAsT(Dataset):
     """One year of TREC CAsT.
 
-    ``get_topics()``: qid ("31_4"; in 2022 "132_1-3"), query, qhistory, qrewrite (the manual rewrite), ``qautomatic`` (the
-    organisers' automatic one, where published), conversation_id, turn_number, answer (the canonical response, 2021 and 2022),
-    ``qtitle`` and ``qdescription`` where the file has them, ``qcanonical`` (the id of the canonical result, "MARCO_D59865-7" in
-    2021), ``qprovenance`` (2022: ids of the passages that the answer was written from). Messages of the assistant carry ``docno``. The variants put another text into ``query``: "raw" what was said,
+    ``get_topics()``: qid ("31_4"; in 2022 "132_1-3"), query, qhistory, qrewrite (the manual rewrite), ``qautomatic``
+    (the organisers' automatic one, where published), conversation_id, turn_number, answer (the canonical response,
+    2021 and 2022), ``qtitle`` and ``qdescription`` where the file has them, ``qcanonical`` (the id of the canonical
+    result, "MARCO_D59865-7" in 2021), ``qprovenance`` (2022: ids of the passages that the answer was written from).
+    Messages of the assistant carry ``docno``. The variants put another text into ``query``: "raw" what was said,
     "automatic" or "manual" the rewrite; the histories stay raw.
 
-    2022's conversations are trees: a conversation here is one path from the first question to a last one, and a question that
-    several paths share is one row, with the one history it can have. conversation_id is "132_" and the name of the branch that
-    the turn hangs on ("132_2" for turn 2-3); turn_number counts the user's turns from the first question of the path.
+    2022's conversations are trees: a conversation here is one path from the first question to a last one, and a
+    question that several paths share is one row, with the one history it can have. conversation_id is "132_" and the
+    name of the branch that the turn hangs on ("132_2" for turn 2-3); turn_number counts the user's turns from the
+    first question of the path.
 
-    Rewrites are joined on qid, never on position: a file that lacks or has more turns than another is told by a warning that
-    names them.
+    Rewrites are joined on qid, never on position: a file that lacks or has more turns than another is told by a
+    warning that names them.
 
     ``get_qrels()``: as published: passages in 2019, 2020 and 2022, documents in 2021 ("MARCO_D684519"). In 2021
-    ``get_qrels("passages")`` raises, since nobody judged them. ``get_results("org_manual_bm25.run")``: a published baseline
-    (2021): ``.run`` ranks documents, ``.trec`` passages.
+    ``get_qrels("passages")`` raises, since nobody judged them. ``get_results("org_manual_bm25.run")``: a published
+    baseline (2021): ``.run`` ranks documents, ``.trec`` passages.
 
     The passages are from MS MARCO, Wikipedia and the Washington Post; ``get_corpus_iter()`` reads them through
-    :mod:`ir_datasets` (``trec-cast/v0`` to ``/v3``, as far as the installed version has them), which says how to get them.
+    :mod:`ir_datasets` (``trec-cast/v0`` to ``/v3``, as far as the installed version has them), which says how to get
+    them.
 
     Args:
         year: "2019", "2019/train", "2020", "2021" or "2022".
@@ -97,13 +100,12 @@ class CAsT(Dataset):
         if name not in ir_datasets.registry:
             raise NotImplementedError(
                 f"convsearch:{self.name}: the installed ir_datasets has no {name!r}. The track's own tools "
-                "(https://github.com/grill-lab/trec-cast-tools) cut the passages from MS MARCO, KILT and Washington Post: index "
-                "what they write"
+                "(https://github.com/grill-lab/trec-cast-tools) cut the passages from MS MARCO, KILT and Washington "
+                "Post: index what they write"
             )
         import pyterrier as pt
 
-        found: Iterator[dict[str, Any]] = pt.get_dataset(f"irds:{name}").get_corpus_iter(verbose=verbose)
-        return found
+        return iter(pt.get_dataset(f"irds:{name}").get_corpus_iter(verbose=verbose))
 
     def _has(self, key: str) -> bool:
         assert self.source is not None
@@ -135,7 +137,8 @@ class CAsT(Dataset):
         # a sample of rewrites is published for training: lacking ones are no fault there
         if right or (left and (needed or self.year != "2019/train")):
             warnings.warn(
-                f"convsearch:{self.name}: the file of {name} has no {first_three(left) if left else 'lack'} ({len(left)}), "
+                f"convsearch:{self.name}: the file of {name} has no {first_three(left) if left else 'lack'} "
+                f"({len(left)}), "
                 f"and {first_three(right) if right else 'nothing'} more ({len(right)})",
                 stacklevel=3,
             )
@@ -164,7 +167,8 @@ def read_topics(path: Path) -> pd.DataFrame:
             known[qid] = (line, turn["utterance"], history)
     if twofold:
         warnings.warn(
-            f"{path}: {len(twofold)} turns ({first_three(twofold)}) stand on paths with different histories: the first is kept",
+            f"{path}: {len(twofold)} turns ({first_three(twofold)}) stand on paths with different histories: "
+            "the first is kept",
             stacklevel=3,
         )
     return rows.frame()

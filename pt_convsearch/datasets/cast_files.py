@@ -45,7 +45,12 @@ SOURCES = {
                 24112,
                 "d137a656a4644b38b573ae613f69420b5512d71cf0efc00a6d66fd773a4d4589",
             ),
-            _file("qrels", "2019/data/2019qrels.txt", 1138032, "c23b1e00d09e10382e7f7712ff59adb2a1831f1fa0db2f944d2dda5ad890d625"),
+            _file(
+                "qrels",
+                "2019/data/2019qrels.txt",
+                1138032,
+                "c23b1e00d09e10382e7f7712ff59adb2a1831f1fa0db2f944d2dda5ad890d625",
+            ),
         ),
         turns=479,
         conversations=50,
@@ -94,7 +99,12 @@ SOURCES = {
                 58438,
                 "0b88ea0a1d81214cadea7fd29d0a1b0342d2c5c756e9123511752ba276f94bf8",
             ),
-            _file("qrels", "2020/2020qrels.txt", 1563427, "184255be120bfd1dc8d99ebf833e59d9b28531a91659f8d35df0607dcae6db84"),
+            _file(
+                "qrels",
+                "2020/2020qrels.txt",
+                1563427,
+                "184255be120bfd1dc8d99ebf833e59d9b28531a91659f8d35df0607dcae6db84",
+            ),
         ),
         turns=216,
         conversations=25,
@@ -102,8 +112,8 @@ SOURCES = {
     ),
     "2021": _source(
         "2021",
-        "The topics hold passages: MS MARCO documents (non-commercial research), KILT Wikipedia (CC BY-SA), Washington Post "
-        "(not to be passed on).",
+        "The topics hold passages: MS MARCO documents (non-commercial research), KILT Wikipedia (CC BY-SA), "
+        "Washington Post (not to be passed on).",
         (
             _file(
                 "topics",
@@ -126,7 +136,13 @@ SOURCES = {
             *(
                 _file(f"{name}.{form}", f"2021/baselines/{folder}{name}.{form}", optional=True)
                 for form, folder in (("run", "document_runs/"), ("trec", ""))
-                for name in ("org_convdr", "org_convdr_bert", "org_manual_ance", "org_manual_ance_bert", "org_manual_bm25")
+                for name in (
+                    "org_convdr",
+                    "org_convdr_bert",
+                    "org_manual_ance",
+                    "org_manual_ance_bert",
+                    "org_manual_bm25",
+                )
             ),
         ),
         turns=239,
@@ -135,8 +151,8 @@ SOURCES = {
     ),
     "2022": _source(
         "2022",
-        "The responses are edited from passages: MS MARCO v2 (non-commercial research), KILT Wikipedia (CC BY-SA), Washington "
-        "Post (not to be passed on).",
+        "The responses are edited from passages: MS MARCO v2 (non-commercial research), KILT Wikipedia (CC BY-SA), "
+        "Washington Post (not to be passed on).",
         (
             _file(
                 "topics",

@@ -1,4 +1,4 @@
-"""Readers of TREC CAsT's topic files, all years: lists of turns, trees of turns, trees flattened into one list per path."""
+"""Readers of TREC CAsT's topic files, all years: lists of turns, trees, trees flattened into one list per path."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _ANSWERS = ("passage", "response", "system_response")
 def read_conversations(path: Path) -> Iterator[tuple[int, str, dict[str, Any], list[Turn]]]:
     """Yield (line, topic number, topic, turns from the first to the last) of each path through each topic of a file.
 
-    A topic of 2019 to 2021 has one path (JSON, or the text form ``Number: … Title: … 1 <tab> utterance``). A tree of 2022 has
-    one for each of its leaves; so has a flattened file, where each is a topic of its own and numbers repeat. A turn here is
-    {number, utterance, rewrite, automatic, answer, docno, provenance}.
+    A topic of 2019 to 2021 has one path (JSON, or the text form ``Number: … Title: … 1 <tab> utterance``). A tree of
+    2022 has one for each of its leaves; so has a flattened file, where each is a topic of its own and numbers repeat.
+    A turn here is {number, utterance, rewrite, automatic, answer, docno, provenance}.
 
     Raises:
-        ValueError: no such file, a turn without number or utterance, a parent that is not there; named by file and line.
+        ValueError: no such file, a turn without number or utterance, a parent that is not there; named by file and
+            line.
     """
     for line, topic in _topics(path):
         where = f"{path}, line {line}"
@@ -148,7 +149,9 @@ def _paths(items: list[dict[str, Any]], where: str) -> Iterator[list[Turn]]:
         if not below:
             yield _along([nodes[one] for one in way], where)
     if reached != len(nodes):
-        raise ValueError(f"{where}: {len(nodes) - reached} turns hang on no first turn (their parents go round in a circle)")
+        raise ValueError(
+            f"{where}: {len(nodes) - reached} turns hang on no first turn (their parents go round in a circle)"
+        )
 
 
 def _along(way: list[dict[str, Any]], where: str) -> list[Turn]:

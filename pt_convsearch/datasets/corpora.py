@@ -1,4 +1,4 @@
-"""Passages out of files too large to hold: JSON Lines, one file or many, plain, compressed or in an archive, as a stream."""
+"""Passages out of files too large to hold: JSON Lines, one file or many, compressed or in an archive, as a stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from pt_convsearch.datasets.archives import members
 from pt_convsearch.datasets.lines import decoded, iter_lines
+from pt_convsearch.topics.messages import clean_text
 
 Passage = dict[str, Any]
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
@@ -16,7 +17,7 @@ _LINES = (".jsonl", ".json", ".txt", ".tsv", ".jsonl.gz", ".jsonl.bz2", ".json.g
 
 
 def stream_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (file and line, text) of every line of a file, of all files below a folder, or of all members of an archive.
+    """Yield (file and line, text) of each line of a file, of all files below a folder, or of all members of an archive.
 
     Files come in the order of their names, members in the archive's. Nothing but the line at hand is held.
 
@@ -77,9 +78,12 @@ def json_passages(
         ValueError: a passage without id or text, besides what :func:`stream_json` raises.
     """
     for where, value in stream_json(path):
-        passage = {"docno": passage_id(value, docno, where), "text": _first(value, text, where)}
+        content = _first(value, text, where)
+        if not isinstance(content, str):
+            raise ValueError(f"{where}: the text of a passage is {content!r:.60}")
+        passage = {"docno": passage_id(value, docno, where), "text": clean_text(content)}
         if title and isinstance(value.get(title), str):
-            passage["title"] = value[title]
+            passage["title"] = clean_text(value[title])
         yield passage
 
 
@@ -102,10 +106,10 @@ def _first(value: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
     raise ValueError(f"{where}: no field {' or '.join(map(repr, names))}, only {', '.join(map(repr, list(value)[:8]))}")
 
 
-def counted(passages: Iterable[Passage], *, verbose: bool, total: int | None = None, name: str = "") -> Iterator[Passage]:
+def counted(
+    passages: Iterable[Passage], *, verbose: bool, total: int | None = None, name: str = ""
+) -> Iterator[Passage]:
     """The same passages, with a progress bar where ``verbose``."""
     from tqdm.auto import tqdm
 
     return iter(tqdm(passages, desc=name, total=total, unit="p", disable=not verbose))
-
-

@@ -31,8 +31,8 @@ def download(
 ) -> Path:
     """Fetch ``url`` into ``target``.
 
-    What has come lies in ``target``.part until it is whole; a later call goes on from there if the server still has the same
-    file (by ETag or Last-Modified).
+    What has come lies in ``target``.part until it is whole; a later call goes on from there if the server still has
+    the same file (by ETag or Last-Modified).
 
     Args:
         url: http or https.
@@ -65,8 +65,8 @@ def download(
             if failures >= tries:
                 kept = part.stat().st_size if part.exists() else 0
                 raise ConnectionError(
-                    f"{url}: the connection failed {failures} times in a row ({error}); {kept} bytes are kept in {part}, "
-                    "and the next call goes on from there"
+                    f"{url}: the connection failed {failures} times in a row ({error}); {kept} bytes are kept in "
+                    f"{part}, and the next call goes on from there"
                 ) from error
             logger.info("%s: broken off (%s), going on", url, error)
             time.sleep(min(wait * 2 ** (failures - 1), 60.0))
@@ -81,13 +81,17 @@ def download(
     if wrong:
         part.unlink()
         note.unlink(missing_ok=True)
-        raise ValueError(f"{url}: {wrong}; what came was removed. The published file may have changed: see its homepage")
+        raise ValueError(
+            f"{url}: {wrong}; what came was removed. The published file may have changed: see its homepage"
+        )
     part.replace(target)
     note.unlink(missing_ok=True)
     return target
 
 
-def _transfer(url: str, part: Path, note: Path, target: Path, *, size: int | None, timeout: float, verbose: bool) -> None:
+def _transfer(
+    url: str, part: Path, note: Path, target: Path, *, size: int | None, timeout: float, verbose: bool
+) -> None:
     import requests
     from tqdm.auto import tqdm
 
@@ -107,9 +111,15 @@ def _transfer(url: str, part: Path, note: Path, target: Path, *, size: int | Non
         if answer.status_code >= 500 or answer.status_code == 429:
             raise requests.ConnectionError(f"{url}: the server answered {answer.status_code} {answer.reason}")
         if not answer.ok:
-            raise ConnectionError(f"{url}: the server answered {answer.status_code} {answer.reason}: see if the file moved")
-        if "text/html" in answer.headers.get("Content-Type", "") and not target.name.lower().endswith((".html", ".htm")):
-            raise ValueError(f"{url}: a web page came, not {target.name}: fetch it with a browser and supply it by hand")
+            raise ConnectionError(
+                f"{url}: the server answered {answer.status_code} {answer.reason}: see if the file moved"
+            )
+        if "text/html" in answer.headers.get("Content-Type", "") and not target.name.lower().endswith(
+            (".html", ".htm")
+        ):
+            raise ValueError(
+                f"{url}: a web page came, not {target.name}: fetch it with a browser and supply it by hand"
+            )
         resumed = answer.status_code == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         if answer.status_code == 206 and not resumed:
             part.unlink(missing_ok=True)
@@ -148,4 +158,6 @@ def _read_note(note: Path) -> dict[str, Any]:
 def _need_room(folder: Path, due: int) -> None:
     free = shutil.disk_usage(folder).free
     if due > free:
-        raise OSError(f"{os.fspath(folder)}: {due} bytes are to come and {free} are free: set CONVSEARCH_HOME to a larger disk")
+        raise OSError(
+            f"{os.fspath(folder)}: {due} bytes are to come and {free} are free: set CONVSEARCH_HOME to a larger disk"
+        )

@@ -1,165 +1,50 @@
 """Readers of the formats that collections come in: ids byte for byte, every fault named by file and line.
 
-All files are UTF-8, with or without BOM, with \\n or \\r\\n, plain or compressed (gzip, bz2, xz, zip with one file in it; told
-by the content, so a name without suffix will do), and read as a stream.
+All files are UTF-8, with or without BOM, with \\n or \\r\\n, plain or compressed (gzip, bz2, xz, zip with one file in
+it; told by the content, so a name without suffix will do), and read as a stream.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import pandas as pd
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.datasets.lines import iter_lines, open_data, read_text
+from pt_convsearch.datasets.lines import iter_lines, open_data
+from pt_convsearch.datasets.records import field, iter_jsonl, iter_tsv, read_json, read_records
 
-__all__ = ["field", "iter_jsonl", "iter_lines", "iter_tsv", "open_data", "read_json", "read_qrels", "read_records", "read_run"]
+__all__ = [
+    "field",
+    "iter_jsonl",
+    "iter_lines",
+    "iter_tsv",
+    "open_data",
+    "read_json",
+    "read_qrels",
+    "read_records",
+    "read_run",
+]
 
 logger = logging.getLogger(__name__)
 _BLANKS = re.compile(r"[ \t]+")  # not str.split(): an id may hold a no-break space
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}(?:\.0+)?")
-_REQUIRED: Any = object()
-
-
-def iter_tsv(path: PathLike, *, columns: int | tuple[int, ...] | None = None) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, fields) of a tab-separated file without quoting; blank lines are skipped.
-
-    Args:
-        path: the file.
-        columns: how many fields a line must have (or may have, as a tuple).
-
-    Raises:
-        ValueError: a line with another number of fields, or no UTF-8; named by file and line.
-    """
-    allowed = (columns,) if isinstance(columns, int) else columns
-    for number, line in iter_lines(path):
-        if line.strip(" \t"):
-            fields = line.split("\t")
-            if allowed and len(fields) not in allowed:
-                wanted = " or ".join(map(str, allowed))
-                raise ValueError(f"{path}, line {number}: {len(fields)} tab-separated fields where {wanted} are due")
-            yield number, fields
-
-
-def iter_jsonl(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a JSON Lines file; blank lines are skipped.
-
-    Raises:
-        ValueError: a line that is no JSON object, named by file and line.
-    """
-    for number, line in iter_lines(path):
-        if line.strip():
-            try:
-                value = json.loads(line, object_pairs_hook=_no_twins)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
-            if not isinstance(value, dict):
-                raise ValueError(f"{path}, line {number}: a JSON object is due, not {type(value).__name__}")
-            yield number, value
-
-
-def read_json(path: PathLike) -> Any:
-    """The value of a JSON file.
-
-    Raises:
-        ValueError: no JSON (cut, foreign), or an object that names a key twice; named by file and line.
-    """
-    text = read_text(path)
-    try:
-        return json.loads(text, object_pairs_hook=_no_twins)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
-    except _TwinError as error:
-        raise ValueError(f"{path}, line {_line_of_twin(text, error.key)}: {error}") from error
-    except RecursionError as error:
-        raise ValueError(f"{path}, line 1: not valid JSON (nested too deeply)") from error
-
-
-def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a file that is one JSON list of objects, one object, or JSON Lines.
-
-    Raises:
-        ValueError: no JSON, no list of objects, or an empty file; named by file and line.
-    """
-    text = read_text(path)
-    start = _skip(text, 0)
-    if text[start : start + 1] != "[":
-        if text[start : start + 1] != "{":
-            raise ValueError(f"{path}, line {text.count(chr(10), 0, start) + 1}: a JSON list of objects is due")
-        if (whole := _one_object(text)) is not None:
-            yield 1, whole
-        else:
-            yield from iter_jsonl(path)
-        return
-    decoder = json.JSONDecoder(object_pairs_hook=_no_twins)
-    at, line, counted = start + 1, 1, 0
-    while True:
-        at = _skip(text, at)
-        line += text.count("\n", counted, at)
-        counted = at
-        if text[at : at + 1] == "]" and at == _skip(text, start + 1):
-            break
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
-        except (_TwinError, RecursionError) as error:
-            raise ValueError(f"{path}, line {line}: not valid JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise ValueError(f"{path}, line {line}: a JSON object is due, not {type(value).__name__}")
-        yield line, value
-        at = _skip(text, end)
-        if text[at : at + 1] == "]":
-            break
-        if text[at : at + 1] != ",":
-            where = line + text.count("\n", counted, at)
-            raise ValueError(f"{path}, line {where}: not valid JSON (the list is cut or lacks a comma)")
-        at += 1
-    if text[at + 1 :].strip():
-        raise ValueError(f"{path}, line {text.count(chr(10), 0, at) + 1}: not valid JSON (text after the end of the list)")
-
-
-def field(item: dict[str, Any], key: str, kind: type | tuple[type, ...], where: str, default: Any = _REQUIRED) -> Any:
-    """``item[key]``, which must be of ``kind`` (an int passes for no bool).
-
-    Args:
-        item: an object of a JSON file.
-        key: the name of the field.
-        kind: what its value must be.
-        where: file and line, for the message.
-        default: what an absent field (or null) gives; without it the field must be there.
-
-    Raises:
-        ValueError: the field is absent, or of another kind.
-    """
-    value = item.get(key)
-    if value is None:
-        if default is not _REQUIRED:
-            return default
-        raise ValueError(f"{where}: no field {key!r}, only {', '.join(map(repr, list(item)[:8]))}")
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join(one.__name__ for one in kinds)
-        raise ValueError(f"{where}: field {key!r} holds {value!r:.60}, where {wanted} is due")
-    return value
 
 
 def read_qrels(path: PathLike) -> pd.DataFrame:
     """Judgments: a frame of qid, docno (str, byte for byte) and label (int).
 
-    Read are TREC's ``qid iteration docno label``, with blanks or tabs between (where tabs are, an id may hold blanks), with or
-    without a fifth column; BEIR's ``query-id corpus-id score`` with that header; and JSON ``{qid: {docno: label}}``, in which
-    the docno ``""`` (QReCC) means that the question has no judgment. A row said twice is kept once.
+    Read are TREC's ``qid iteration docno label``, with blanks or tabs between (where tabs are, an id may hold blanks),
+    with or without a fifth column; BEIR's ``query-id corpus-id score`` with that header; and JSON ``{qid: {docno:
+    label}}``, in which the docno ``""`` (QReCC) means that the question has no judgment. A row said twice is kept once.
 
     Raises:
-        ValueError: a line that is none of these, a row said twice with different labels, a cut or an empty file; named by
-            file and line.
+        ValueError: a line that is none of these, a row said twice with different labels, a cut or an empty file; named
+            by file and line.
     """
     text_start = _first_text(path)
     rows = _json_qrels(path) if text_start == "{" else _text_qrels(path)
@@ -172,7 +57,7 @@ def read_qrels(path: PathLike) -> pd.DataFrame:
         known = seen.setdefault((qid, docno), (label, number))
         if known[0] != label:
             raise ValueError(
-                f"{path}, line {number}: {docno!r} has label {label} for {qid!r}, but {known[0]} in line {known[1]}: keep one"
+                f"{path}, line {number}: {docno!r} has label {label} for {qid!r}, but {known[0]} in line {known[1]}"
             )
     if nothing:
         logger.info("%s: %d questions without any judgment", path, nothing)
@@ -188,15 +73,15 @@ def read_qrels(path: PathLike) -> pd.DataFrame:
 
 
 def read_run(path: PathLike) -> pd.DataFrame:
-    """A run: a frame of qid, docno (str, byte for byte), rank (int), score (float) and tag (str, "" where there is none).
+    """A run: a frame of qid, docno (str, byte for byte), rank (int), score (float) and tag (str, "" for none).
 
-    The second column (``Q0``, ``0``) is not looked at. Ranks begin with 0, as everywhere in PyTerrier: those of a file whose
-    lowest is 1 are lowered by 1. Rows are in the file's order. A docno named twice for a question is kept where it ranks best,
-    with a warning.
+    The second column (``Q0``, ``0``) is not looked at. Ranks begin with 0, as everywhere in PyTerrier: those of a file
+    whose lowest is 1 are lowered by 1. Rows are in the file's order. A docno named twice for a question is kept where
+    it ranks best, with a warning.
 
     Raises:
-        ValueError: a line without 5 or 6 columns, a rank that is no integer, a score that is no finite number, a cut or an
-            empty file; named by file and line.
+        ValueError: a line without 5 or 6 columns, a rank that is no integer, a score that is no finite number, a cut
+            or an empty file; named by file and line.
     """
     rows: dict[tuple[str, str], tuple[int, float, str]] = {}
     repeated = 0
@@ -205,7 +90,9 @@ def read_run(path: PathLike) -> pd.DataFrame:
             continue
         fields = _split(line, (5, 6))
         if len(fields) not in (5, 6) or "" in fields[:5]:
-            raise ValueError(f"{path}, line {number}: a run has 6 columns (qid Q0 docno rank score tag), here are {len(fields)}")
+            raise ValueError(
+                f"{path}, line {number}: a run has 6 columns (qid Q0 docno rank score tag), here are {len(fields)}"
+            )
         if not _INTEGER.fullmatch(fields[3]):
             raise ValueError(f"{path}, line {number}: rank {fields[3]!r} is no integer")
         try:
@@ -224,7 +111,9 @@ def read_run(path: PathLike) -> pd.DataFrame:
     if not rows:
         raise ValueError(f"{path}, line 1: no result in the file: it is empty or cut")
     if repeated:
-        warnings.warn(f"{path}: {repeated} rows repeat a document of the same question; the best rank is kept", stacklevel=2)
+        warnings.warn(
+            f"{path}: {repeated} rows repeat a document of the same question; the best rank is kept", stacklevel=2
+        )
     first = min(rank for rank, _, _ in rows.values())
     return pd.DataFrame(
         {
@@ -261,7 +150,9 @@ def _json_qrels(path: PathLike) -> Iterator[tuple[int, str, str, int]]:
     value = read_json(path)
     for qid, labels in value.items():
         if not qid or not isinstance(labels, dict):
-            raise ValueError(f"{path}, question {qid!r}: judgments are {{qid: {{docno: label}}}}, here is {labels!r:.60}")
+            raise ValueError(
+                f"{path}, question {qid!r}: judgments are {{qid: {{docno: label}}}}, here is {labels!r:.60}"
+            )
         for docno, label in labels.items():
             if not isinstance(label, int) or isinstance(label, bool):
                 raise ValueError(f"{path}, question {qid!r}: label {label!r} of {docno!r} is no integer")
@@ -282,37 +173,3 @@ def _first_text(path: PathLike) -> str:
         if line.strip():
             return line.strip()[0]
     return ""
-
-
-def _one_object(text: str) -> dict[str, Any] | None:
-    """The object where the text is one JSON object over several lines."""
-    try:
-        value: dict[str, Any] = json.loads(text, object_pairs_hook=_no_twins)
-    except (ValueError, RecursionError):
-        return None
-    return value
-
-
-def _skip(text: str, at: int) -> int:
-    found = re.compile(r"[^ \t\r\n]").search(text, at)
-    return found.start() if found else len(text)
-
-
-class _TwinError(ValueError):
-    def __init__(self, key: str):
-        super().__init__(f"the key {key!r} stands twice in one object")
-        self.key = key
-
-
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; a key that stands twice would otherwise lose its first value in silence."""
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise _TwinError(next(key for key in names if names.count(key) > 1))
-    return value
-
-
-def _line_of_twin(text: str, key: str) -> int:
-    places = [found.start() for found in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", text)]
-    return text.count("\n", 0, places[-1]) + 1 if places else 1

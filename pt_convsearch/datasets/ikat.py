@@ -20,8 +20,9 @@ _SEEN = f"read from the file of commit {_COMMIT[:7]}"
 _PASSAGES = File(
     "corpus",
     "passages",
-    how="The passages are cut from ClueWeb22-B, which needs a licence from CMU (https://lemurproject.org/clueweb22/): the track "
-    "hands them out to licensees as .jsonl.bz2 files of {id, contents}. Give the folder as files={'corpus': FOLDER}.",
+    how="The passages are cut from ClueWeb22-B, which needs a licence from CMU (https://lemurproject.org/clueweb22/): "
+    "the track hands them out to licensees as .jsonl.bz2 files of {id, contents}. Give the folder as "
+    "files={'corpus': FOLDER}.",
     optional=True,
 )
 
@@ -104,7 +105,14 @@ SOURCES = {
     ),
     "2025": _source(
         "2025",
-        (File("topics", "2025_test_topics.json", f"{_REPO}/2025/data/2025_test_topics.json", checked="format read from its beginning"),),
+        (
+            File(
+                "topics",
+                "2025_test_topics.json",
+                f"{_REPO}/2025/data/2025_test_topics.json",
+                checked="format read from its beginning",
+            ),
+        ),
     ),
 }
 
@@ -112,12 +120,12 @@ SOURCES = {
 class IKAT(Dataset):
     """One year of TREC iKAT.
 
-    ``get_topics()``: qid ("9-1_3"), query, qhistory, qrewrite (the resolved utterance), conversation_id, turn_number, answer,
-    ``qtitle``, ``qptkb`` (the statements about the user: a list of {"id", "text"}), ``qptkb_ids`` (ids of those that matter for
-    this turn, a list) and ``qprovenance`` (ids of the passages that the response was written from, a list).
-    ``get_topics("resolved")`` puts the resolved utterance into ``query``; histories stay raw.
-    ``get_qrels()``: judgments of passages, from NIST. ``get_qrels("ptkb-nist")`` and ``"ptkb-organisers"`` (2023): of the
-    statements, whose docno is the statement's id.
+    ``get_topics()``: qid ("9-1_3"), query, qhistory, qrewrite (the resolved utterance), conversation_id, turn_number,
+    answer, ``qtitle``, ``qptkb`` (the statements about the user: a list of {"id", "text"}), ``qptkb_ids`` (ids of
+    those that matter for this turn, a list) and ``qprovenance`` (ids of the passages that the response was written
+    from, a list). ``get_topics("resolved")`` puts the resolved utterance into ``query``; histories stay raw.
+    ``get_qrels()``: judgments of passages, from NIST. ``get_qrels("ptkb-nist")`` and ``"ptkb-organisers"`` (2023): of
+    the statements, whose docno is the statement's id.
     ``get_corpus_iter()``: docno, text, from the folder of passages that licensees have (see :meth:`Dataset.file`).
 
     Args:
@@ -135,7 +143,9 @@ class IKAT(Dataset):
         self.source = SOURCES[year]
         super().__init__(f"ikat/{year}", **options)
         self.year = year
-        self.qrels_variants = tuple(file.key for file in self.source.files if file.key == "qrels" or file.key.startswith("ptkb"))
+        self.qrels_variants = tuple(
+            file.key for file in self.source.files if file.key == "qrels" or file.key.startswith("ptkb")
+        )
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         variant = self._variant(variant, self.topics_variants)

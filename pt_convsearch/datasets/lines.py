@@ -128,5 +128,3 @@ def _without_mark(path: PathLike, raw: bytes) -> bytes:
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path}, line 1: UTF-16, not UTF-8: save it as UTF-8")
     return raw.removeprefix(b"\xef\xbb\xbf")
-
-

@@ -17,15 +17,25 @@ from pt_convsearch.datasets.source import File, Source
 SPLITS = ("train", "dev", "test")
 _URL = "https://ciir.cs.umass.edu/downloads/ORConvQA"
 
+#: as the paper states them
+_COUNTS = {
+    "train": {"turns": 31526, "conversations": 4383},
+    "dev": {"turns": 3430, "conversations": 490},
+    "test": {"turns": 5571, "conversations": 771},
+}
+
 SOURCE = Source(
     key="or-quac",
     title="OR-QuAC",
     homepage="https://github.com/prdwb/orconvqa-release",
     licence="CC BY-SA 4.0",
     citation="Qu et al., Open-Retrieval Conversational Question Answering, SIGIR 2020, arXiv:2005.11364",
-    counts={"turns": 40527, "conversations": 5644, "passages": 11377951},
+    counts={"passages": 11377951},
     files=(
-        *(File(split, f"preprocessed/{split}.txt", f"{_URL}/preprocessed/{split}.txt", optional=split == "train") for split in SPLITS),
+        *(
+            File(split, f"preprocessed/{split}.txt", f"{_URL}/preprocessed/{split}.txt", optional=split == "train")
+            for split in SPLITS
+        ),
         File("qrels", "qrels.txt.gz", f"{_URL}/qrels.txt.gz"),
         File("corpus", "all_blocks.txt.gz", f"{_URL}/all_blocks.txt.gz", optional=True),
         File("corpus-dev", "dev_blocks.txt.gz", f"{_URL}/dev_blocks.txt.gz", optional=True),
@@ -36,12 +46,13 @@ SOURCE = Source(
 class ORQuAC(Dataset):
     """One split of OR-QuAC.
 
-    ``get_topics()``: qid ("C_…_0_q#3", as published), query, qhistory, qrewrite, conversation_id ("C_…_0", from before the last
-    "#"), turn_number (from 1; the qid counts from 0), answer ("" for CANNOTANSWER, QuAC's mark for none). The distributor replaced the first question of every conversation
-    by its rewrite, in the questions and in the histories alike; ``qfirst_rewritten`` says for each row whether this is so for
-    its conversation (True where the first question equals its rewrite, missing where the file lacks that turn).
-    ``get_topics("questions")`` leaves the answers out of the histories: what the paper of the collection searches with.
-    ``get_corpus_iter()``: docno, text, title, streamed.
+    ``get_topics()``: qid ("C_…_0_q#3", as published), query, qhistory, qrewrite, conversation_id ("C_…_0", from before
+    the last "#"), turn_number (from 1; the qid counts from 0), answer ("" for CANNOTANSWER, QuAC's mark for none). The
+    distributor replaced the first question of every conversation by its rewrite, in the questions and in the histories
+    alike; ``qfirst_rewritten`` says for each row whether this is so for its conversation (True where the first
+    question equals its rewrite, missing where the file lacks that turn). ``get_topics("questions")`` leaves the
+    answers out of the histories: what the paper of the collection searches with. ``get_corpus_iter()``: docno, text,
+    title, streamed.
 
     Args:
         split: "train", "dev" or "test".
@@ -53,7 +64,7 @@ class ORQuAC(Dataset):
 
     Example:
         >>> import pt_convsearch as cs
-        >>> data = cs.dataset("or-quac/dev", collection="dev")     # data.get_topics("questions"), data.get_corpus_iter()
+        >>> data = cs.dataset("or-quac/dev", collection="dev")    # data.get_topics("questions")
     """
 
     source = SOURCE
@@ -65,6 +76,10 @@ class ORQuAC(Dataset):
             raise ValueError(f"convsearch:or-quac: collection is full or dev, not {collection!r}")
         self.split, self.collection = split, collection
 
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**_COUNTS[self.split], "passages": SOURCE.counts["passages"]}
+
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         variant = self._variant(variant, self.topics_variants)
         return read_topics(self._plain(self.split), answers=variant == "answers")
@@ -74,7 +89,9 @@ class ORQuAC(Dataset):
             self._variant(variant, ())
         qrels = read_qrels(self._plain("qrels"))
         # one file for all splits: those of this one are the questions of its file
-        mine = {field(item, "qid", str, f"{self.name}, line {line}") for line, item in iter_jsonl(self._plain(self.split))}
+        mine = {
+            field(item, "qid", str, f"{self.name}, line {line}") for line, item in iter_jsonl(self._plain(self.split))
+        }
         return qrels[qrels["qid"].isin(mine)].reset_index(drop=True)
 
     def get_corpus_iter(self, *, verbose: bool = False) -> Iterator[dict[str, Any]]:

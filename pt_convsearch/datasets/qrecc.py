@@ -1,4 +1,4 @@
-"""QReCC: 14K conversations, 54 million passages of web pages (Anantha et al., 2021), as Kim & Kim (2022) split and judge it."""
+"""QReCC: 14K conversations, 54M web passages (Anantha et al., 2021), as Kim & Kim (2022) split and judge it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ _NAVER = "https://raw.githubusercontent.com/naver-ai/cs-shortcut/b83352c704715a7
 _SCAI = "https://zenodo.org/records/5543685/files"
 _SEEN = "read from a copy of the file"
 
+#: turns, conversations and judged turns of a split, counted in its judgments; 2,775 and 2,000 are the paper's, too
+_COUNTS = {
+    "train": {},
+    "dev": {"turns": 11573, "conversations": 2000, "judged turns": 5313},
+    "test": {"turns": 16451, "conversations": 2775, "judged turns": 8209},
+}
+
 SOURCE = Source(
     key="qrecc",
     title="QReCC",
     homepage="https://github.com/apple/ml-qrecc",
-    licence="CC BY-SA 3.0 (questions, answers, rewrites); CC BY-NC 4.0 (split, judgments and types of naver-ai/cs-shortcut); "
-    "passages: web pages of their owners",
-    citation="Anantha et al., NAACL 2021, arXiv:2010.04898; for split, judgments and types Kim and Kim, EMNLP 2022, arXiv:2202.07280",
-    counts={"turns": 16451, "conversations": 2775, "judged turns": 8209, "passages": 54573064},
+    licence="CC BY-SA 3.0 (questions, answers, rewrites); CC BY-NC 4.0 (split, judgments and types of "
+    "naver-ai/cs-shortcut); passages: web pages of their owners",
+    citation="Anantha et al., NAACL 2021, arXiv:2010.04898; for split, judgments and types "
+    "Kim and Kim, EMNLP 2022, arXiv:2202.07280",
+    counts={"passages": 54573064},
     files=(
         File("train", "train.json", f"{_NAVER}/train.json", optional=True),
         File("dev", "dev.json", f"{_NAVER}/dev.json", optional=True),
@@ -61,7 +69,9 @@ SOURCE = Source(
             sha256="75c4b01d136b42929544bc74b96dd044a87eaa88e37c56437ce020038e33bc7f",
             checked=_SEEN,
         ),
-        File("scai-train", "scai-qrecc21-training-turns.json", f"{_SCAI}/scai-qrecc21-training-turns.json", optional=True),
+        File(
+            "scai-train", "scai-qrecc21-training-turns.json", f"{_SCAI}/scai-qrecc21-training-turns.json", optional=True
+        ),
         File(
             "scai-test",
             "scai-qrecc21-test-turns.json",
@@ -69,7 +79,12 @@ SOURCE = Source(
             optional=True,
             checked="read from 95 turns that the shared task's repository holds",
         ),
-        File("apple", "qrecc_data.zip", "https://github.com/apple/ml-qrecc/raw/main/dataset/qrecc_data.zip", optional=True),
+        File(
+            "apple",
+            "qrecc_data.zip",
+            "https://github.com/apple/ml-qrecc/raw/main/dataset/qrecc_data.zip",
+            optional=True,
+        ),
         File("apple-train", "qrecc_train.json", archive="apple", optional=True),
         File("apple-test", "qrecc_test.json", archive="apple", optional=True),
         File("corpus", "passages.zip", "https://zenodo.org/record/5115890/files/passages.zip", optional=True),
@@ -82,17 +97,18 @@ class QReCC(Dataset):
     """One split of QReCC.
 
     ``get_topics()``: qid ("12_3"), query, qhistory (raw questions and gold answers, uncut), qrewrite, conversation_id,
-    turn_number, answer, ``qsource`` (trec, quac, nq), and for the test split ``qtype`` (first, switch, no-switch as published:
-    most questions have none). Turns without judgment and without answer stay: later turns need them as history.
-    ``get_qrels()``: without the ``{"": 1}`` that mean "no judgment". ``get_qrels("turns")``: the passages that the turns
-    themselves name. ``get_corpus_iter()``: docno (a URL with paragraph, up to 484 characters) and text, streamed.
+    turn_number, answer, ``qsource`` (trec, quac, nq), and for the test split ``qtype`` (first, switch, no-switch as
+    published: most questions have none). Turns without judgment and without answer stay: later turns need them as
+        history.
+    ``get_qrels()``: without the ``{"": 1}`` that mean "no judgment". ``get_qrels("turns")``: the passages that the
+    turns themselves name. ``get_corpus_iter()``: docno (a URL with paragraph, up to 484 characters) and text, streamed.
 
     Args:
         split: "train", "dev" (2,000 conversations that Kim & Kim cut from train) or "test".
-        form: whose files: "cs-shortcut" (that split), "scai" (the shared task's), "apple" (the first release; no dev, and no
-            passages named).
-        ids: "plain", as published, or "split": ids begin with the split ("dev_12_3"), since 2,554 ids of dev and test are the
-            same and mean different questions.
+        form: whose files: "cs-shortcut" (that split), "scai" (the shared task's), "apple" (the first release; no dev,
+            and no passages named).
+        ids: "plain", as published, or "split": ids begin with the split ("dev_12_3"), since 2,554 ids of dev and test
+            are the same and mean different questions.
         collection: "full" or "dev" (the passages of cs-shortcut's dev collection).
         **options: those of :class:`~pt_convsearch.datasets.Dataset`.
 
@@ -111,12 +127,20 @@ class QReCC(Dataset):
         self, split: str, *, form: str = "cs-shortcut", ids: str = "plain", collection: str = "full", **options: Any
     ):
         super().__init__(f"qrecc/{split}", **options)
-        for name, value, known in (("form", form, FORMS), ("ids", ids, ("plain", "split")), ("collection", collection, ("full", "dev"))):
+        for name, value, known in (
+            ("form", form, FORMS),
+            ("ids", ids, ("plain", "split")),
+            ("collection", collection, ("full", "dev")),
+        ):
             if value not in known:
                 raise ValueError(f"convsearch:qrecc: {name} is one of {', '.join(known)}, not {value!r}")
         if split == "dev" and form != "cs-shortcut":
             raise ValueError(f"convsearch:qrecc/dev: the dev split is cs-shortcut's own, form={form!r} has none")
         self.split, self.form, self.ids, self.collection = split, form, ids, collection
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**_COUNTS[self.split], "passages": SOURCE.counts["passages"]}
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         if variant is not None:
@@ -144,7 +168,9 @@ class QReCC(Dataset):
     def get_question_types(self) -> dict[str, str]:
         """qid -> first, switch or no-switch, as published for the test split (959, 573, 279)."""
         if self.split != "test":
-            raise NotImplementedError(f"convsearch:{self.name} has no published question types: only the test split has")
+            raise NotImplementedError(
+                f"convsearch:{self.name} has no published question types: only the test split has"
+            )
         lists = self._types()
         return {self._id(qid): label for label in ("first", "switch", "no-switch") for qid in lists[label]}
 
@@ -156,7 +182,9 @@ class QReCC(Dataset):
         return self.file(self.split if self.form == "cs-shortcut" else f"{self.form}-{self.split}")
 
     def _corpus_file(self) -> Path:
-        key, folder = ("corpus", "collection-paragraph") if self.collection == "full" else ("corpus-dev", "dev_blocks.jsonl")
+        key, folder = (
+            ("corpus", "collection-paragraph") if self.collection == "full" else ("corpus-dev", "dev_blocks.jsonl")
+        )
         unpacked = (self.path or Path()) / folder
         if self.path is not None and key not in self.files and unpacked.exists():
             return unpacked
@@ -184,8 +212,8 @@ class QReCC(Dataset):
 def read_turns(path: Path) -> pd.DataFrame:
     """Topics from a file of QReCC's turns: Apple's, the shared task's or cs-shortcut's.
 
-    The history of a turn is its ``Context`` where it has one, else the questions and answers of the conversation's earlier
-    turns in the file.
+    The history of a turn is its ``Context`` where it has one, else the questions and answers of the conversation's
+    earlier turns in the file.
 
     Raises:
         ValueError: no such file, or a turn twice; named by file and line.
@@ -207,7 +235,8 @@ def read_turns(path: Path) -> pd.DataFrame:
                 history.append(said("assistant", turn["answer"]))
     if gaps:
         warnings.warn(
-            f"{path}: {gaps} of {len(turns)} turns come after turns that the file lacks: their history is not whole", stacklevel=3
+            f"{path}: {gaps} of {len(turns)} turns come after turns that the file lacks: their history is not whole",
+            stacklevel=3,
         )
     for turn in turns:
         rows.add(

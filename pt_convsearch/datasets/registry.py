@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import re
@@ -18,11 +19,11 @@ _MODULES = {
     "or-quac": "or_quac",
     "topiocqa": "topiocqa",
     "cast": "cast",
-    "cast21-mini": "cast",
+    "cast21-mini": "minis",
     "ikat": "ikat",
     "mtrag": "mtrag",
     "mtrag-un": "mtrag",
-    "mtrag-mini": "mtrag",
+    "mtrag-mini": "minis",
     "canard": "canard",
     "quac": "canard",
     "dl-hard": "dl_hard",
@@ -57,10 +58,14 @@ def dataset(name: str, **options: Any) -> Dataset:
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"the name of a data set is a str such as 'qrecc/test', not {name!r}")
-    first, rest = (re.split("[/:]", name, maxsplit=1) + [""])[:2]
+    first, rest = [*re.split("[/:]", name, maxsplit=1), ""][:2]
     factory = _factory(first)
     if factory is None:
-        raise KeyError(f"no data set is called {name!r}: {', '.join(names())}")
+        near = difflib.get_close_matches(name, names(), n=3, cutoff=0.4)
+        raise KeyError(
+            f"no data set is called {name!r}{': did you mean ' + ', '.join(near) if near else ''}? "
+            "`python -m pt_convsearch datasets list` shows all"
+        )
     return factory(rest, **options)
 
 

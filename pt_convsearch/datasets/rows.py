@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch._files import PathLike
+from pt_convsearch.topics.messages import clean_text
+from pt_convsearch.topics.validation import validate
 
 #: the order of the known columns; others follow
 _ORDER = ("qid", "query", "qhistory", "qrewrite", "qtype", "conversation_id", "turn_number", "answer")
@@ -32,7 +34,8 @@ class TopicRows:
         before = self._lines.setdefault(qid, line)
         if len(self._lines) == len(self._rows):
             raise ValueError(f"{self._path}, line {line}: question {qid!r} stands in line {before} already")
-        self._rows.append({"qid": qid, "query": query, "qhistory": history, **columns})
+        row = {"qid": qid, "query": query, "qhistory": history, **columns}
+        self._rows.append({name: clean_text(value) if isinstance(value, str) else value for name, value in row.items()})
 
     def __contains__(self, qid: str) -> bool:
         return qid in self._lines
@@ -46,8 +49,6 @@ class TopicRows:
         Raises:
             ValueError: there is no row.
         """
-        from pt_convsearch.topics.validation import validate
-
         if not self._rows:
             raise ValueError(f"{self._path}, line 1: no question in the file: it is empty or cut")
         names = [*_ORDER, *dict.fromkeys(name for row in self._rows for name in row if name not in _ORDER)]
@@ -75,7 +76,7 @@ def column(values: list[Any], *, empty: Any = None) -> pd.Series:
 
 def said(role: str, content: str, docno: str | None = None) -> dict[str, str]:
     """A message of a history."""
-    message = {"role": role, "content": content}
+    message = {"role": role, "content": clean_text(content)}
     if docno:
         message["docno"] = docno
     return message

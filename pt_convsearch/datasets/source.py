@@ -14,7 +14,8 @@ class File:
         name: the file's name, with the folder it lies in at the distributor where names repeat.
         url: where it is published; ``None`` where it cannot be fetched without a person (a form, a licence to sign).
         size: in bytes, ``None`` where no copy was seen.
-        sha256: of the bytes as distributed, ``None`` where no copy was seen: then only what the download itself says is checked.
+        sha256: of the bytes as distributed, ``None`` where no copy was seen: then only what the download itself says
+            is checked.
         archive: key of the archive that holds it; ``name`` is then the member.
         how: what to do by hand where there is no ``url``.
         checked: what the reader was tested against.

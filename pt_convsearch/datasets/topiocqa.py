@@ -17,15 +17,26 @@ from pt_convsearch.datasets.source import File, Source
 SPLITS = ("train", "dev")
 _URL = "https://zenodo.org/record"
 
+#: as the paper states them
+_COUNTS = {"train": {"turns": 45450, "conversations": 3509}, "dev": {"turns": 2514, "conversations": 205}}
+
 SOURCE = Source(
     key="topiocqa",
     title="TopiOCQA",
     homepage="https://github.com/McGill-NLP/topiocqa",
     licence="CC BY-NC-SA 4.0",
     citation="Adlakha et al., TopiOCQA, TACL 10 (2022), arXiv:2110.00768",
-    counts={"turns": 50574, "conversations": 3920, "passages": 25700592},
+    counts={"passages": 25700592},
     files=(
-        *(File(split, f"topiocqa_{split}.json", f"{_URL}/7709644/files/topiocqa_{split}.json", optional=split == "train") for split in SPLITS),
+        *(
+            File(
+                split,
+                f"topiocqa_{split}.json",
+                f"{_URL}/7709644/files/topiocqa_{split}.json",
+                optional=split == "train",
+            )
+            for split in SPLITS
+        ),
         *(
             File(
                 f"gold-{split}",
@@ -48,13 +59,14 @@ SOURCE = Source(
 class TopiOCQA(Dataset):
     """One split of TopiOCQA.
 
-    ``get_topics()``: qid ("dev-12-3": split, conversation, turn), query, qhistory, conversation_id ("dev-12"), turn_number,
-    answer, and where the file has labels ``qtopic`` and ``qsection`` (page and section of Wikipedia) and ``qtype``: "first",
-    "switch" where the topic is another than at the turn before, else "no-switch". ``get_topics("sections")``: the same, but a
-    new section is a switch, too. Both are derived from the file's labels.
-    ``get_topics("gold")`` reads the file of gold passages, in which a question holds its history (``q1 [SEP] a1 [SEP] q2``) and
-    has no labels. ``get_qrels()``: from that file; ``get_qrels("turns")`` from the ``Gold_passage`` of the turns, where they
-    have it. ``get_corpus_iter()``: docno (the number in the passage file), title (page and section), text, streamed.
+    ``get_topics()``: qid ("dev-12-3": split, conversation, turn), query, qhistory, conversation_id ("dev-12"),
+    turn_number, answer, and where the file has labels ``qtopic`` and ``qsection`` (page and section of Wikipedia) and
+    ``qtype``: "first", "switch" where the topic is another than at the turn before, else "no-switch".
+    ``get_topics("sections")``: the same, but a new section is a switch, too. Both are derived from the file's labels.
+    ``get_topics("gold")`` reads the file of gold passages, in which a question holds its history (``q1 [SEP] a1 [SEP]
+    q2``) and has no labels. ``get_qrels()``: from that file; ``get_qrels("turns")`` from the ``Gold_passage`` of the
+    turns, where they have it. ``get_corpus_iter()``: docno (the number in the passage file), title (page and section),
+    text, streamed.
 
     Args:
         split: "train" or "dev" (the published test set has no answers).
@@ -72,6 +84,10 @@ class TopiOCQA(Dataset):
     def __init__(self, split: str, **options: Any):
         super().__init__(f"topiocqa/{split}", **options)
         self.split = split
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {**_COUNTS[self.split], "passages": SOURCE.counts["passages"]}
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         variant = self._variant(variant, self.topics_variants)
@@ -111,7 +127,17 @@ def read_topics(path: Path, split: str, *, sections: bool = False) -> pd.DataFra
         where = f"{path}, line {line}"
         before = labels.get((conversation, number - 1))
         now = labels[conversation, number]
-        qtype = None if topic is None else "first" if number == 1 else None if before is None else "no-switch" if before == now else "switch"
+        qtype = (
+            None
+            if topic is None
+            else "first"
+            if number == 1
+            else None
+            if before is None
+            else "no-switch"
+            if before == now
+            else "switch"
+        )
         rows.add(
             line,
             f"{split}-{conversation}-{number}",
@@ -136,7 +162,10 @@ def read_gold_topics(path: Path, split: str) -> pd.DataFrame:
     rows = TopicRows(path)
     for line, item in read_records(path):
         where = f"{path}, line {line}"
-        conversation, number = _conversation(item, "conv_id", where), int(_conversation(item, "turn_id", where, digits=True))
+        conversation, number = (
+            _conversation(item, "conv_id", where),
+            int(_conversation(item, "turn_id", where, digits=True)),
+        )
         *context, question = field(item, "question", str, where).split(" [SEP] ")
         answers = field(item, "answers", list, where, [])
         rows.add(
@@ -181,7 +210,9 @@ def _judgments(path: Path, split: str, *, gold: bool) -> Iterator[tuple[str, str
     for line, item in read_records(path):
         where = f"{path}, line {line}"
         if gold:
-            qid = f"{split}-{_conversation(item, 'conv_id', where)}-{_conversation(item, 'turn_id', where, digits=True)}"
+            qid = (
+                f"{split}-{_conversation(item, 'conv_id', where)}-{_conversation(item, 'turn_id', where, digits=True)}"
+            )
             passages = field(item, "positive_ctxs", list, where)
         else:
             qid = f"{split}-{_conversation(item, 'Conversation_no', where)}-{field(item, 'Turn_no', int, where)}"
