@@ -213,7 +213,7 @@ def _order(query: np.ndarray, rank: np.ndarray | None, score: np.ndarray | None)
 def _repeats(query: np.ndarray, docno: pa.LargeStringArray) -> np.ndarray:
     """Rows whose document stands further up for the same question.
 
-    Documents are coded in blocks of whole questions: small tables stay in the processor's cache, one large one does not.
+    Documents are coded in blocks of whole questions: small tables stay in the processor's cache, a large one does not.
     """
     starts = np.r_[_starts(query), len(query)]
     repeats: list[np.ndarray] = []

@@ -1,0 +1,72 @@
+"""Runs and judgments on disk: ids come back byte for byte (report 1.8)."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pt_convsearch.measures import read_qrels, read_run, write_run
+
+DOCNOS = ['"Heroes"_(album)', "a,b", "NA", "007", "null", "'q'", "órgão🙂", "a\u00a0b", "#1"]
+
+
+@pytest.mark.parametrize("name", ["run.res", "run.res.gz"])
+def test_ids_and_scores_come_back(tmp_path, name: str) -> None:
+    score = 1 / np.arange(1.0, len(DOCNOS) + 1)
+    run = pd.DataFrame({"qid": "NA", "docno": DOCNOS, "rank": range(len(DOCNOS)), "score": score})
+    write_run(run, tmp_path / name)
+    back = read_run(tmp_path / name)
+    assert back["docno"].tolist() == DOCNOS
+    assert back["qid"].unique().tolist() == ["NA"]
+    assert back["score"].tolist() == score.tolist()
+    assert back["rank"].tolist() == list(range(len(DOCNOS)))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+ids = st.text(st.characters(codec="utf-8", exclude_characters=" \t\r\n\f\v"), min_size=1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=5), st.floats(allow_nan=False, allow_infinity=False))
+def test_any_id_without_white_space(tmp_path_factory, pairs, score: float) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.res"
+    run = pd.DataFrame(pairs, columns=["qid", "docno"]).assign(rank=0, score=score)
+    write_run(run, path)
+    back = read_run(path)
+    assert list(zip(back["qid"], back["docno"], strict=True)) == pairs
+    assert back["score"].tolist() == [score] * len(pairs)
+
+
+def test_an_id_with_white_space_is_refused_before_anything_is_written(tmp_path) -> None:
+    run = pd.DataFrame({"qid": ["q"], "docno": ["a b"], "rank": [0], "score": [1.0]})
+    with pytest.raises(ValueError, match="'a b'"):
+        write_run(run, tmp_path / "run.res")
+    with pytest.raises(ValueError, match="score"):
+        write_run(run.drop(columns="score"), tmp_path / "run.res")
+    assert not list(tmp_path.iterdir())
+
+
+def test_qrels_and_their_faults(tmp_path) -> None:
+    path = tmp_path / "qrels"
+    path.write_bytes('\ufeffq1 0 NA 1\r\n\r\nq1 Q0 "x" -1\n'.encode())
+    assert read_qrels(path).to_dict("list") == {"qid": ["q1", "q1"], "docno": ["NA", '"x"'], "label": [1, -1]}
+    path.write_text("q1 0 d\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1: 3 fields"):
+        read_qrels(path)
+    path.write_text("q1 0 d 1\nq1 0 e one\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 2: 'one'"):
+        read_qrels(path)
+
+
+def test_an_empty_file_is_an_empty_run(tmp_path) -> None:
+    with gzip.open(tmp_path / "run.gz", "wb"):
+        pass
+    back = read_run(tmp_path / "run.gz")
+    assert back.columns.tolist() == ["qid", "docno", "rank", "score"]
+    assert len(back) == 0
+    assert back["score"].dtype == np.float64
