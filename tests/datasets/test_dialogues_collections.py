@@ -1,0 +1,443 @@
+"""Collections of dialogues by name: topics, responses, judgments, splits that do not leak, candidates."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import shutil
+
+import pandas as pd
+import pyterrier as pt
+import pytest
+
+import pt_convsearch as cs
+from pt_convsearch.datasets.instances import instance_task
+from pt_convsearch.datasets.leaks import check_leaks, find_leaks, normalised, without_leaks
+
+
+def jsonl(path, dialogues):
+    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in dialogues), encoding="utf-8")
+    return path
+
+
+def dialogue(name, *texts):
+    """Speakers alternate, ann opens."""
+    return {
+        "dialogue_id": name,
+        "utterances": [{"speaker": ("ann", "bob")[n % 2], "text": text} for n, text in enumerate(texts)],
+    }
+
+
+@pytest.fixture
+def irc(tmp_path):
+    jsonl(
+        tmp_path / "train.jsonl",
+        [
+            dialogue("t1", "wifi?", "which card?", "intel", "Yes"),
+            dialogue("t2", "sound?", "try alsa", "ok", "good  LUCK"),
+        ],
+    )
+    jsonl(tmp_path / "dev.jsonl", [dialogue("d1", "grub?", "yes"), dialogue("d2", "x?", "good luck")])
+    return tmp_path
+
+
+class TestLeaks:
+    def test_what_a_held_out_split_says_is_not_trained_on(self, irc, caplog):
+        with caplog.at_level(logging.WARNING):
+            data = cs.dataset("irc/train", path=irc)
+            topics = data.get_topics()
+        assert topics["qid"].tolist() == ["t1_1", "t2_1"]
+        assert [document["text"] for document in data.get_corpus_iter()] == ["which card?", "try alsa"]
+        assert data.get_qrels().values.tolist() == [["t1_1", "t1_1", 1], ["t2_1", "t2_1", 1]]
+        assert "2 responses" in caplog.text
+        check_leaks(data.task(), cs.dataset("irc/dev", path=irc).task())
+
+    def test_kept_or_refused_when_asked_for(self, irc):
+        assert len(cs.dataset("irc/train", path=irc, leaks="keep").get_topics()) == 4
+        with pytest.raises(ValueError, match=r"2 responses .*'Yes', 'good LUCK'|2 responses .*'Yes'"):
+            cs.dataset("irc/train", path=irc, leaks="raise").get_topics()
+        with pytest.raises(ValueError, match="leaks="):
+            cs.dataset("irc/train", path=irc, leaks="never")
+
+    def test_found_from_either_side(self, irc):
+        for split in ("train", "dev"):
+            found = cs.dataset(f"irc/{split}", path=irc).find_leaks()
+            assert found[["docno", "held_out_docno"]].values.tolist() == [["t1_3", "d1_1"], ["t2_3", "d2_1"]]
+
+    def test_held_out_splits_are_whole(self, irc):
+        assert len(cs.dataset("irc/dev", path=irc).get_topics()) == 2
+
+    def test_no_held_out_split_on_disk(self, irc):
+        (irc / "dev.jsonl").unlink()
+        assert len(cs.dataset("irc/train", path=irc).get_topics()) == 4
+
+    def test_functions(self):
+        train = cs.topics.responses([dialogue("a", "?", "same", "?", "own"), dialogue("b", "?", "own2")])
+        test = cs.topics.responses([dialogue("c", "?", " SAME ")])
+        clean = without_leaks(train, test)
+        assert clean.topics["qid"].tolist() == ["a_3", "b_1"]
+        assert len(find_leaks(clean, test)) == 0
+        assert without_leaks(clean, test) is clean
+        with pytest.raises(ValueError, match=r"1 training responses .*'same'"):
+            check_leaks(train, test)
+        assert find_leaks(train).columns.tolist() == ["text", "docno", "held_out_docno"]
+
+    def test_a_question_with_another_answer_stays(self):
+        """Two right responses, the second leaked: the question keeps the first."""
+        train = instance_task([{
+            "dialogue_id": "a", "utterances": [{"speaker": "x", "text": "?"}],
+            "responses": [{"docno": "r1", "text": "fine"}, {"docno": "r2", "text": "leaked"}],
+        }])  # fmt: skip
+        clean = without_leaks(train, cs.topics.responses([dialogue("c", "?", "leaked")]))
+        assert clean.topics["qid"].tolist() == ["a"]
+        assert clean.qrels["docno"].tolist() == ["r1"]
+
+    def test_normalised(self):
+        assert normalised("  Ｔｒｙ\u00a0GRUB\n") == "try grub"
+        assert normalised("e\u0301") == normalised("é")
+        assert normalised("yes!") != normalised("yes")
+
+
+class TestPolicies:
+    def test_duplicates(self, tmp_path):
+        jsonl(tmp_path / "dev.jsonl", [dialogue("a", "?", "yes"), dialogue("b", "!", "yes", "more", "no")])
+        own = cs.dataset("irc/dev", path=tmp_path).get_qrels()
+        assert own.values.tolist() == [["a_1", "a_1", 1], ["b_1", "b_1", 1], ["b_3", "b_3", 1]]
+        equal = cs.dataset("irc/dev", path=tmp_path, duplicates="equal-text").get_qrels()
+        assert sorted(map(tuple, equal.values.tolist())) == [
+            ("a_1", "a_1", 1), ("a_1", "b_1", 1), ("b_1", "a_1", 1), ("b_1", "b_1", 1), ("b_3", "b_3", 1),
+        ]  # fmt: skip
+        with pytest.raises(ValueError, match="duplicates="):
+            cs.dataset("irc/dev", path=tmp_path, duplicates="none")
+
+    def test_training_responses_as_documents(self, tmp_path):
+        """The paper's collection; with equal texts, a training response is relevant to a test context."""
+        jsonl(tmp_path / "train.jsonl", [dialogue("t", "?", "yes"), dialogue("u", "?", "perhaps")])
+        jsonl(tmp_path / "test.jsonl", [dialogue("a", "!", "yes")])
+        options = {"path": tmp_path, "collection": "train+split", "leaks": "keep"}
+        own = cs.dataset("irc/test", **options)
+        assert [document["docno"] for document in own.get_corpus_iter()] == ["t_1", "u_1", "a_1"]
+        assert own.get_qrels()["docno"].tolist() == ["a_1"]
+        equal = cs.dataset("irc/test", duplicates="equal-text", **options)
+        assert equal.get_qrels().values.tolist() == [["a_1", "t_1", 1], ["a_1", "a_1", 1]]
+        assert [d["docno"] for d in cs.dataset("irc/train", **options).get_corpus_iter()] == ["t_1", "u_1"]
+
+    def test_instances(self):
+        instances = [
+            {
+                "dialogue_id": 1,
+                "utterances": [{"speaker": "x", "text": "hi"}, {"speaker": "y", "text": " "}],
+                "response": "a",
+            },
+            {"dialogue_id": 2, "utterances": [{"speaker": "x", "text": "ho"}], "response": " "},
+            {"dialogue_id": 3, "utterances": [], "response": "never"},
+            {"dialogue_id": 4, "utterances": [{"speaker": "x", "text": "he"}], "response": "a", "conversation_id": "c"},
+        ]
+        with pytest.warns(UserWarning, match="1 instances without a context"):
+            task = instance_task(instances, "equal-text", prefix="p-")
+        assert task.topics[["qid", "query", "answer", "conversation_id", "turn_number"]].values.tolist() == [
+            ["p-1", "hi", "a", "p-1", 1], ["p-2", "ho", "", "p-2", 1], ["p-4", "he", "a", "p-c", 1],
+        ]  # fmt: skip
+        assert task.corpus == [{"docno": "p-1", "text": "a"}, {"docno": "p-4", "text": "a"}]
+        assert len(task.qrels) == 4
+        with pytest.raises(ValueError, match="'1' comes twice"):
+            instance_task([instances[0], instances[0]])
+        empty = instance_task([])
+        assert empty.topics.columns.tolist() == task.topics.columns.tolist()
+        assert empty.qrels.dtypes.tolist() == task.qrels.dtypes.tolist()
+
+    def test_one_id_for_two_texts_is_said(self):
+        def one(number, text):
+            said = [{"speaker": "x", "text": "hi"}]
+            return {"dialogue_id": number, "utterances": said, "responses": [{"docno": "r", "text": text}]}
+
+        with pytest.warns(UserWarning, match="1 responses carry the id of another text"):
+            task = instance_task([one(1, "a"), one(2, "b"), one(3, "a")])
+        assert task.corpus == [{"docno": "r", "text": "a"}]
+
+
+def mantis_utterances(*texts):
+    return [
+        {"actor_type": ("user", "agent")[n % 2], "utterance": text, "utterance_pos": n + 1}
+        for n, text in enumerate(texts)
+    ]
+
+
+class TestMantis:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        for split in ("train", "dev", "test"):
+            long = [f"{split}{n}" for n in range(1, 17)]
+            content = {
+                "0": {"category": "dba", "title": "t", "utterances": mantis_utterances(*long)},
+                "1": {"category": "gis", "title": "t", "utterances": mantis_utterances("u1", f"{split} a1", "u2")},
+            }
+            (tmp_path / f"merged_{split}.json").write_text(json.dumps(content), encoding="utf-8")
+        return tmp_path
+
+    def test_every_turn_of_the_provider(self, folder):
+        data = cs.dataset("mantis/valid", path=folder)
+        topics = data.get_topics()
+        assert len(topics) == 8 + 1
+        assert topics["qid"].tolist()[:2] == ["valid-0_1", "valid-0_3"]
+        assert topics["category"].tolist() == ["dba"] * 8 + ["gis"]
+        assert [message["role"] for message in topics["qhistory"][1]] == ["user", "assistant"]
+        assert [one["dialogue_id"] for one in data.get_dialogues()] == ["valid-0", "valid-1"]
+
+    def test_the_distributors_instances(self, folder):
+        """From the second question on, ten utterances before it at most; a last question without answer gives none."""
+        topics = cs.dataset("mantis/test", path=folder, mode="paper").get_topics()
+        assert topics["turn_number"].tolist() == [3, 5, 7, 9, 11, 13, 15]
+        assert topics["answer"].tolist() == [f"test{n}" for n in (4, 6, 8, 10, 12, 14, 16)]
+        contexts = [[m["content"] for m in history] for history in topics["qhistory"]]
+        assert contexts[0] == ["test1", "test2"]
+        # position 13: utterances 3 to 13, of which 13 is the question
+        assert contexts[5] == [f"test{n}" for n in range(3, 13)]
+        assert topics["query"].tolist()[5] == "test13"
+        assert set(topics["conversation_id"]) == {"test-0"}
+
+    def test_tsv_form_with_candidates(self, folder, tmp_path):
+        tsv = tmp_path / "tsv"
+        tsv.mkdir()
+        (tsv / "data_test_easy.tsv").write_text('1\thi\t"<a href=""x"">"\n0\thi\tno\n', encoding="utf-8")
+        data = cs.dataset("mantis/test", path=tsv)
+        assert data.get_topics()["answer"].tolist() == ['<a href="x">']
+        assert data.candidates()["label"].tolist() == [1, 0]
+        results = data.get_results()
+        assert results[["qid", "query", "docno", "text", "rank"]].values.tolist() == [
+            ["test-0", "hi", "test-0", '<a href="x">', 0], ["test-0", "hi", "test-0:n1", "no", 1],
+        ]  # fmt: skip
+        with pytest.raises(NotImplementedError, match="gives no candidates"):
+            cs.dataset("mantis/test", path=folder).candidates()
+
+    def test_names_and_options(self, folder):
+        for name in ("mantis", "mantis/dev"):
+            with pytest.raises(KeyError, match="mantis/valid"):
+                cs.dataset(name)
+        with pytest.raises(ValueError, match="form="):
+            cs.dataset("mantis/test", form="xml")
+        with pytest.raises(FileNotFoundError, match=r"merged_dev\.json.*guzpenha"):
+            cs.dataset("mantis/valid", path=folder, form="tsv") and cs.dataset("mantis/valid").get_topics()
+
+
+class TestMSDialog:
+    def test_response_ranking(self, tmp_path):
+        (tmp_path / "MSDialog").mkdir()
+        (tmp_path / "MSDialog" / "test.tsv").write_text("1\ta\tb\tc\td\n0\ta\tb\tc\te\n1\tx\ty\n", encoding="utf-8")
+        data = cs.dataset("msdialog/test", path=tmp_path)
+        assert data.get_topics()[["qid", "query", "answer"]].values.tolist() == [
+            ["test-0", "c", "d"],
+            ["test-1", "x", "y"],
+        ]
+        assert [len(part) for _, part in data.candidates().groupby("qid")] == [2, 1]
+
+    def test_whole_dialogues(self, tmp_path):
+        content = {
+            "9": {"category": "Excel", "title": "", "utterances": mantis_utterances("q", "a", "thanks", "welcome")}
+        }
+        (tmp_path / "MSDialog-Complete.json").write_text(json.dumps(content), encoding="utf-8")
+        topics = cs.dataset("msdialog/complete", path=tmp_path).get_topics()
+        assert topics[["qid", "answer", "category"]].values.tolist() == [
+            ["9_1", "a", "Excel"],
+            ["9_3", "welcome", "Excel"],
+        ]
+
+
+def noesis(number, correct, text="how?"):
+    return {
+        "data-split": "dev", "example-id": number,
+        "messages-so-far": [{"speaker": "participant_0", "utterance": f"participant_0 : {text}"}],
+        "options-for-correct-answers": [
+            {"candidate-id": key, "utterance": f"participant_1 : {key}!"} for key in correct
+        ],
+        "options-for-next": [{"candidate-id": key, "utterance": f"{key}!"} for key in (f"r{number}", "x", "y")],
+    }  # fmt: skip
+
+
+class TestUDC:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        # answered are 1, 3, 4, 6, 7: the paper's halves are two and three of them
+        dev = [noesis(n, [f"r{n}"] if n not in (2, 5) else []) for n in range(1, 8)]
+        dev[3] = noesis(4, ["r4", "x"])
+        (tmp_path / "task-1.ubuntu.dev.json").write_text(json.dumps(dev), encoding="utf-8")
+        (tmp_path / "task-1.ubuntu.train.json").write_text(
+            json.dumps([noesis(1, ["r1"]), noesis(2, ["z"])]), encoding="utf-8"
+        )
+        return tmp_path
+
+    def test_halves_as_in_the_paper(self, folder):
+        valid, test = (cs.dataset(f"udc-dstc8/{split}", path=folder, no_answer="drop") for split in ("valid", "test"))
+        assert valid.get_topics()["qid"].tolist() == ["dev-1", "dev-3"]
+        assert test.get_topics()["qid"].tolist() == ["dev-4", "dev-6", "dev-7"]
+        kept = [
+            cs.dataset(f"udc-dstc8/{split}", path=folder).get_topics()["qid"].tolist() for split in ("valid", "test")
+        ]
+        assert kept == [["dev-1", "dev-2", "dev-3"], ["dev-4", "dev-5", "dev-6", "dev-7"]]
+        assert [*kept[0], *kept[1]] == cs.dataset("udc-dstc8/dev", path=folder).get_topics()["qid"].tolist()
+
+    def test_several_right_options_and_none(self, folder):
+        data = cs.dataset("udc-dstc8/test", path=folder)
+        assert data.get_qrels().values.tolist() == [
+            ["dev-4", "r4", 1], ["dev-4", "x", 1], ["dev-6", "r6", 1], ["dev-7", "r7", 1],
+        ]  # fmt: skip
+        assert data.get_topics().set_index("qid").loc["dev-5", "answer"] == ""
+        first = cs.dataset("udc-dstc8/test", path=folder, correct="first").get_qrels()
+        assert first["docno"].tolist() == ["r4", "r6", "r7"]
+        candidates = data.candidates()
+        assert candidates.groupby("qid")["label"].sum().to_dict() == {"dev-4": 2, "dev-5": 0, "dev-6": 1, "dev-7": 1}
+        assert len(candidates) == 12
+
+    def test_r_3_at_1(self, folder):
+        """Who keeps the file's order is right each time here: 3 of the 3 questions that have an answer."""
+        data = cs.dataset("udc-dstc8/test", path=folder)
+        table = cs.Experiment(
+            {"as given": pt.Transformer.from_df(data.get_results())}, data.get_topics(), data.get_qrels(), ["Success@1"]
+        )
+        assert table["All"]["Success@1"].tolist() == [1.0]
+        assert table["All"]["n"].tolist() == [3]
+
+    def test_training_is_clean(self, folder):
+        """r1 is right in training, too: it is dropped, since it is held out in dev."""
+        assert cs.dataset("udc-dstc8/train", path=folder).get_topics()["qid"].tolist() == ["train-2"]
+
+    def test_pickle_keeps_options(self, folder):
+        data = cs.dataset("udc-dstc8/test", path=folder, names="paper", correct="first")
+        data.get_topics()
+        again = pickle.loads(pickle.dumps(data))
+        assert (again.names, again.correct, again._task) == ("paper", "first", None)
+        pd.testing.assert_frame_equal(again.get_topics(), data.get_topics())
+
+
+class TestConvoKit:
+    def test_external_collection_without_what_is_tested_on(self, tmp_path):
+        lines = [{"id": str(n), "speaker": "s", "conversation_id": "0", "reply_to": None, "text": text}
+                 for n, text in enumerate(["Hello", "", "try   GRUB", "bye"])]  # fmt: skip
+        jsonl(tmp_path / "utterances.jsonl", lines)
+        test = cs.topics.responses([dialogue("d", "?", "Try grub")])
+        data = cs.dataset(f"convokit:{tmp_path}", exclude=[test], prefix="reddit-")
+        assert list(data.get_corpus_iter()) == [
+            {"docno": "reddit-0", "text": "Hello"},
+            {"docno": "reddit-3", "text": "bye"},
+        ]
+        assert len(list(cs.dataset(f"convokit:{tmp_path}").get_corpus_iter())) == 3
+
+    def test_task_of_its_dialogues(self, tmp_path):
+        lines = [{"id": str(n), "speaker": speaker, "conversation_id": "0", "reply_to": None, "text": f"text {n}"}
+                 for n, speaker in enumerate("abab")]  # fmt: skip
+        jsonl(tmp_path / "utterances.jsonl", lines)
+        data = pt.get_dataset(f"convsearch:convokit:{tmp_path}")
+        assert data.get_topics()["qid"].tolist() == ["0_1", "0_3"]
+
+
+class TestOwnFiles:
+    def test_dialogues(self, tmp_path):
+        path = jsonl(
+            tmp_path / "mine.jsonl", [dialogue("a", "one", "two"), {**dialogue("", "x", "y"), "dialogue_id": None}]
+        )
+        data = cs.dataset(f"dialogues:{path}")
+        assert data.get_topics()["qid"].tolist() == ["a_1", "2_1"]
+        (tmp_path / "mine.json").write_text(json.dumps([dialogue("a", "one", "two")], indent=1), encoding="utf-8")
+        assert cs.dataset(f"dialogues:{tmp_path / 'mine.json'}").get_topics()["answer"].tolist() == ["two"]
+        assert cs.dataset(f"dialogues:{path}", user="bob").get_topics()["qid"].tolist() == []
+
+    def test_tsv(self, tmp_path):
+        (tmp_path / "x.tsv").write_text("1\ta\tb\n0\ta\tc\n", encoding="utf-8")
+        data = cs.dataset(f"tsv:{tmp_path / 'x.tsv'}")
+        assert data.get_topics()["query"].tolist() == ["a"]
+        assert data.candidates()["label"].tolist() == [1, 0]
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ('{"dialogue_id": "x", "utterances": [{"text": "hi"}]}', "utterance 1 lacks a speaker"),
+            ('{"dialogue_id": "x", "utterances": [{"speaker": "a", "text": 1}]}', "utterance 1 lacks"),
+            ('{"dialogue_id": "x"}', "list 'utterances'"),
+            ('{"dialogue_id": "x", "utterances": [', "not valid JSON"),
+            ("[1]", "JSON object is due"),
+        ],
+    )
+    def test_faults(self, tmp_path, line, message):
+        path = jsonl(tmp_path / "bad.jsonl", [dialogue("a", "one", "two")])
+        path.write_text(path.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"bad\.jsonl, line 2: .*{message}"):
+            cs.dataset(f"dialogues:{path}").get_topics()
+
+    def test_ids_twice(self, tmp_path):
+        path = jsonl(tmp_path / "bad.jsonl", [dialogue("a", "one", "two")] * 2)
+        with pytest.raises(ValueError, match="'a'"):
+            cs.dataset(f"dialogues:{path}").get_topics()
+
+
+class TestIRCData:
+    """The dialogues at hand, against the counts that come with them."""
+
+    @pytest.fixture
+    def folder(self, realdata):
+        return realdata / "irc-dialogues"
+
+    @pytest.mark.parametrize(("split", "dialogues", "messages", "instances"), [
+        ("train", 3294, 44497, 9481), ("dev", 144, 1853, 780),
+    ])  # fmt: skip
+    def test_counts(self, folder, split, dialogues, messages, instances):
+        data = cs.dataset(f"irc/{split}", path=folder, leaks="keep")
+        read = list(data.get_dialogues())
+        assert (len(read), sum(len(one["utterances"]) for one in read)) == (dialogues, messages)
+        topics = data.get_topics()
+        assert len(topics) == len(data.get_qrels()) == sum(1 for _ in data.get_corpus_iter()) == instances
+        assert sum(1 for _ in cs.datasets.response_tsv.read_response_tsv(folder / f"{split}.tsv")) == instances
+
+    @pytest.mark.parametrize("split", ["train", "dev"])
+    def test_same_instances_as_the_tsv(self, folder, split):
+        """Contexts cut from the dialogues, and the published instances, are equal to the letter."""
+        topics = cs.dataset(f"irc/{split}", path=folder, leaks="keep").get_topics()
+        ids = (folder / f"{split}.ids.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        rows = (folder / f"{split}.tsv").read_text(encoding="utf-8").split("\n")
+        theirs = {}
+        for line, row in zip(ids, rows, strict=False):
+            _, name, turn, _ = line.split("\t")
+            theirs[f"{name}_{turn}"] = row.split("\t")[1:]
+        assert len(theirs) == len(topics)
+        for row in topics.itertuples():
+            assert [message["content"] for message in row.qhistory] + [row.query, row.answer] == theirs[row.qid]
+
+    def test_training_does_not_leak(self, folder):
+        train, dev = (cs.dataset(f"irc/{split}", path=folder) for split in ("train", "dev"))
+        said = {" ".join(document["text"].casefold().split()) for document in dev.get_corpus_iter()}
+        kept = {" ".join(document["text"].casefold().split()) for document in train.get_corpus_iter()}
+        assert not said & kept
+        assert len(train.get_topics()) + len(train.find_leaks()) == 9481
+
+    def test_without_the_list_all_turns_are_instances(self, folder, tmp_path):
+        shutil.copy(folder / "dev.jsonl", tmp_path)
+        assert len(cs.dataset("irc/dev", path=tmp_path).get_topics()) == 780
+        one = cs.dataset("irc/dev", path=tmp_path, join_turns=False).get_topics()
+        assert len(one) == 780
+        assert (
+            one["qhistory"].map(len).sum()
+            > cs.dataset("irc/dev", path=tmp_path).get_topics()["qhistory"].map(len).sum()
+        )
+
+    def test_noesis_file(self, folder):
+        """130 examples, 100 candidates each, every fifth without a right one."""
+        files = {"dev": folder / "dstc8-style.task-1.dev.json.gz"}
+        data = cs.dataset("udc-dstc8/dev", files=files)
+        topics, qrels, candidates = data.get_topics(), data.get_qrels(), data.candidates()
+        assert (len(topics), len(qrels), len(candidates)) == (130, 104, 13000)
+        assert (topics["answer"] == "").sum() == 26
+        assert candidates["label"].sum() == 104
+        assert not topics["query"].str.contains(r"participant_\d+ : ").any()
+        halves = [
+            len(cs.dataset(f"udc-dstc8/{split}", files=files, no_answer="drop").get_topics())
+            for split in ("valid", "test")
+        ]
+        assert halves == [52, 52]
+
+    def test_a_list_that_does_not_fit_is_refused(self, folder, tmp_path):
+        shutil.copy(folder / "dev.jsonl", tmp_path)
+        (tmp_path / "dev.ids.tsv").write_text(
+            "instance\tdialogue_id\tturn\tspeakers\n0\tnobody\t1\ta,b\n", encoding="utf-8"
+        )
+        with pytest.raises(ValueError, match=r"dev\.ids\.tsv: instance 'nobody_1'"):
+            cs.dataset("irc/dev", path=tmp_path).get_topics()
