@@ -136,8 +136,6 @@ class _Builder:
             what = "holds white space" if docno.strip() else "is empty"
             raise ValueError(f"docno {docno!r} {what}: no run file can hold it; replace white space, e.g. by '_'")
         self._docnos.append(docno)
-        if len(self.text_field) == 1:
-            return (self._text(self.text_field[0], doc.get(self.text_field[0]), docno),)
         return tuple([self._text(name, doc.get(name), docno) for name in self.text_field])
 
     def _text(self, name: str, value: Any, docno: str) -> str:
@@ -254,9 +252,13 @@ class _Builder:
         at = [(0, 0)] * self.num_runs  # how far each run was read: terms, postings
         first = 0
         with (
-            ArrayWriter(self.folder, "postings.docs", np.uint32) as docs_file,
+            ArrayWriter(self.folder, "postings.docs", np.uint16) as docs_file,
             ArrayWriter(self.folder, "postings.tfs", narrow) as tfs_file,
+            ArrayWriter(self.folder, "blocks.offsets", np.int64) as block_offsets_file,
+            ArrayWriter(self.folder, "blocks.ids", np.uint16) as block_ids_file,
+            ArrayWriter(self.folder, "blocks.sizes", np.uint16) as block_sizes_file,
         ):
+            block_offsets_file.write(np.zeros(1))
             while first < num_terms:
                 last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + MERGE_POSTINGS, side="right")) - 1)
                 size = int(offsets[last] - offsets[first])
@@ -271,7 +273,14 @@ class _Builder:
                         terms, counts, np.asarray(run_docs[p:end]), np.asarray(run_tfs[p:end]), cursors, docs, tfs
                     )
                     at[run] = (b, end)
-                docs_file.write(docs)
+                local, block_ids, block_sizes = (np.empty(size, dtype=np.uint16) for _ in range(3))
+                block_ends = np.empty(last - first, dtype=np.int64)
+                ends = offsets[first + 1 : last + 1] - offsets[first]
+                num_blocks = kernels.cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends)
+                block_offsets_file.write(block_ids_file.length + block_ends)
+                block_ids_file.write(block_ids[:num_blocks])
+                block_sizes_file.write(block_sizes[:num_blocks])
+                docs_file.write(local)
                 tfs_file.write(tfs)
                 first = last
         forward = load_array(self.runs, "forward.tfs")

@@ -8,7 +8,9 @@ from typing import Any
 import numba
 import numpy as np
 
-BLOCK = 1 << 16  # documents whose scores are summed at a time: 256 KB of float32 stay in the processor's cache
+BLOCK_BITS = 16
+BLOCK = 1 << BLOCK_BITS  # documents whose scores are summed at a time: 256 KB of float32 stay in the processor's cache
+STRIPE = 128  # sums that are compared with the k-th best at a time
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -85,13 +87,61 @@ def scatter_run(terms, counts, run_docs, run_tfs, cursors, docs, tfs):  # type: 
 
 
 @compiled
-def eager_scores(offsets, docs, tfs, norms, idfs, scores):  # type: ignore[no-untyped-def]
+def cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends):  # type: ignore[no-untyped-def]
+    """Document numbers as block and place within the block; returns how many (term, block) pairs there are.
+
+    Block b of a term has block_sizes + 1 postings: 65,536 fit into 16 bits so.
+    """
+    size = 0
+    p = 0
+    for term in range(len(ends)):
+        current = -1
+        while p < ends[term]:
+            block = np.int64(docs[p] >> BLOCK_BITS)
+            if block != current:
+                block_ids[size] = block
+                block_sizes[size] = 0
+                size += 1
+                current = block
+            else:
+                block_sizes[size - 1] += 1
+            local[p] = docs[p] & (BLOCK - 1)
+            p += 1
+        block_ends[term] = size
+    return size
+
+
+@compiled
+def eager_scores(offsets, block_offsets, block_ids, block_sizes, docs, tfs, norms, idfs, scores):  # type: ignore[no-untyped-def]
     """scores[p] = idf * tf / (tf + norm of the document), for all postings."""
+    p = 0
     for term in range(len(offsets) - 1):
         idf = idfs[term]
-        for p in range(offsets[term], offsets[term + 1]):
-            tf = np.float64(tfs[p])
-            scores[p] = idf * tf / (tf + norms[docs[p]])
+        for i in range(block_offsets[term], block_offsets[term + 1]):
+            low = np.int64(block_ids[i]) << BLOCK_BITS
+            for _ in range(np.int64(block_sizes[i]) + 1):
+                tf = np.float64(tfs[p])
+                scores[p] = idf * tf / (tf + norms[low + docs[p]])
+                p += 1
+
+
+@compiled
+def collapse(ids, offsets, terms, weights, term_offsets):  # type: ignore[no-untyped-def]
+    """Per query: distinct known terms, rising, and how often each occurs. Unknown terms are -1."""
+    size = 0
+    for q in range(len(offsets) - 1):
+        part = np.sort(ids[offsets[q] : offsets[q + 1]])
+        first = size
+        for term in part:
+            if term < 0:
+                continue
+            if size > first and terms[size - 1] == term:
+                weights[size - 1] += 1
+            else:
+                terms[size] = term
+                weights[size] = 1
+                size += 1
+        term_offsets[q + 1] = size
 
 
 @compiled
@@ -162,49 +212,65 @@ def _sort_heap(heap_scores, heap_docs, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search(offsets, docs, scores, num_docs, query_offsets, query_terms, query_weights, k, out_docs, out_scores, out_counts):  # type: ignore[no-untyped-def]
+def search(offsets, block_offsets, block_ids, block_sizes, docs, scores, num_docs, query_offsets, terms, weights, k, out_docs, out_scores, out_counts):  # type: ignore[no-untyped-def]
     """The k best documents of each query, exactly.
 
-    Term at a time within blocks of documents: the sums of one block stay in cache, the best k of the block go to a heap, the
-    sums are cleared while they are read. Query q has the terms query_terms[query_offsets[q]:query_offsets[q + 1]], distinct,
-    in rising order; all weights are positive.
+    Term at a time within blocks of documents: the sums of one block stay in the processor's cache, its best documents go to a
+    heap of the k best, the sums are cleared while they are read. All queries are served from a block before the next one, so
+    that postings of frequent terms are read from memory once. Query q has the terms
+    terms[query_offsets[q]:query_offsets[q + 1]], distinct and rising, with positive weights.
     """
     sums = np.zeros(BLOCK, dtype=np.float32)
-    for q in range(len(query_offsets) - 1):
-        first = query_offsets[q]
-        num_terms = query_offsets[q + 1] - first
-        cursors = np.empty(num_terms, dtype=np.int64)
-        for t in range(num_terms):
-            cursors[t] = offsets[query_terms[first + t]]
-        heap_scores = out_scores[q]
-        heap_docs = out_docs[q]
-        size = 0
-        for low in range(0, num_docs, BLOCK):
-            high = min(low + BLOCK, num_docs)
+    blocks_at = np.empty(len(terms), dtype=np.int64)
+    postings_at = np.empty(len(terms), dtype=np.int64)
+    for t in range(len(terms)):
+        blocks_at[t] = block_offsets[terms[t]]
+        postings_at[t] = offsets[terms[t]]
+    out_counts[:] = 0
+    for block in range((num_docs + BLOCK - 1) >> BLOCK_BITS):
+        low = block << BLOCK_BITS
+        used = (min(BLOCK, num_docs - low) + STRIPE - 1) // STRIPE
+        for q in range(len(query_offsets) - 1):
             touched = 0
-            for t in range(num_terms):
-                term = query_terms[first + t]
-                weight = query_weights[first + t]
-                start = cursors[t]
-                end = offsets[term + 1]
-                p = start
-                while p < end:
-                    doc = docs[p]
-                    if doc >= high:
-                        break
-                    sums[doc - low] += weight * scores[p]
-                    p += 1
-                cursors[t] = p
-                touched += p - start
-            if touched == 0:
-                continue
-            bar = np.float32(0.0) if size < k else heap_scores[0]
-            for i in range(high - low):
-                value = sums[i]
-                if value > bar:
-                    size = _offer(heap_scores, heap_docs, size, value, low + i)
+            for t in range(query_offsets[q], query_offsets[q + 1]):
+                at = blocks_at[t]
+                if at == block_offsets[terms[t] + 1] or block_ids[at] != block:
+                    continue
+                start = postings_at[t]
+                count = np.int64(block_sizes[at]) + 1
+                blocks_at[t] = at + 1
+                postings_at[t] = start + count
+                touched += count
+                _add(docs, scores, np.uint64(start), np.uint64(start + count), weights[t], sums)
+            if touched:
+                out_counts[q] = _collect(sums, used, low, out_scores[q], out_docs[q], out_counts[q])
+    for q in range(len(query_offsets) - 1):
+        _sort_heap(out_scores[q], out_docs[q], out_counts[q])
+
+
+@compiled
+def _add(docs, scores, start, end, weight, sums):  # type: ignore[no-untyped-def]
+    # unsigned counters: numba looks for negative indices otherwise, which costs as much as the addition
+    for p in range(start, end):
+        sums[docs[p]] += weight * scores[p]
+
+
+@compiled
+def _collect(sums, used, low, heap_scores, heap_docs, size):  # type: ignore[no-untyped-def]
+    """Offer the documents of a block to the k best, and set its sums to 0."""
+    k = len(heap_scores)
+    bar = np.float32(0.0) if size < k else heap_scores[0]
+    for stripe in range(used):
+        first = np.uint64(stripe * STRIPE)
+        part = sums[first : first + np.uint64(STRIPE)]
+        above = np.int32(0)
+        for i in range(np.uint64(STRIPE)):
+            above |= np.int32(part[i] > bar)
+        if above:
+            for i in range(STRIPE):
+                if part[i] > bar:
+                    size = _offer(heap_scores, heap_docs, size, part[i], np.int64(low + stripe * STRIPE + i))
                     if size == k:
                         bar = heap_scores[0]
-                sums[i] = 0.0
-        _sort_heap(heap_scores, heap_docs, size)
-        out_counts[q] = size
+        part[:] = np.float32(0.0)
+    return size

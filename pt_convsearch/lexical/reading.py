@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_CACHED = 64
-CACHED_CHUNKS = 1_000_000
+REMEMBERED = 1_000_000  # pieces of text and terms
+UNKNOWN = -1
 IDFS = ("lucene", "robertson")
 
 
@@ -48,7 +49,8 @@ class Reading:
         self.num_docs = int(self.meta["num_docs"])
         self.average_length = self.meta["num_tokens"] / self.num_docs if self.num_docs else 0.0
         self.offsets = load_array(path, "postings.offsets")
-        self.docs = load_array(path, "postings.docs")
+        self.docs = load_array(path, "postings.docs")  # within blocks of 65,536 documents
+        self.blocks = tuple(load_array(path, f"blocks.{name}") for name in ("offsets", "ids", "sizes"))
         self.tfs = load_array(path, "postings.tfs")
         self.lengths = load_array(path, "lengths")
         self.lexicon = Lookup(path, "lexicon")
@@ -58,7 +60,8 @@ class Reading:
         self._scores: dict[tuple[float, float, str], np.ndarray] = {}
         self._stored: dict[str, Strings] = {}
         self._lock = threading.Lock()
-        self._chunks = _ChunkTerms(self)
+        self._term_ids = _TermIds(self.lexicon)
+        self._chunks = _Chunks(self.analyzer, self._term_ids)
 
     def check(self, given: dict[str, Any]) -> None:
         """Raise where settings given by the user are not those of the index, and say which."""
@@ -104,30 +107,39 @@ class Reading:
 
     # -- queries ------------------------------------------------------------------------------------------------------------
 
-    def query_terms(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the known terms of a query, rising, and how often each occurs."""
-        counts: dict[Any, int]
+    def text_terms(self, texts: Sequence[str]) -> Terms:
+        """The known terms of queries, rising, with how often each occurs."""
+        find = self._chunks.__getitem__
         if self.analyzer.by_chunk:
-            counts = Counter(map(self._chunks.__getitem__, text.split()))
+            found = [list(map(find, text.split())) for text in texts]
         else:
-            counts = Counter([self._chunks.known(self.analyzer(text))])
-        for key in [key for key in counts if type(key) is tuple]:
-            times = counts.pop(key)
-            for term in key:
-                counts[term] = counts.get(term, 0) + times
-        ids = np.fromiter(counts.keys(), dtype=np.int64, count=len(counts))
-        weights = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
-        order = np.argsort(ids)
-        return ids[order], weights[order]
+            found = [[self._chunks.terms_of(self.analyzer(text))] for text in texts]
+        try:
+            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
+        except TypeError:  # a piece of several terms
+            found = [[i for value in row for i in (value if type(value) is tuple else (value,))] for row in found]
+            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
+        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum(list(map(len, found)), out=offsets[1:])
+        terms = np.empty(len(ids), dtype=np.int64)
+        weights = np.empty(len(ids), dtype=np.float64)
+        term_offsets = np.zeros_like(offsets)
+        kernels.collapse(ids, offsets, terms, weights, term_offsets)
+        return Terms(term_offsets, terms[: term_offsets[-1]], weights[: term_offsets[-1]])
 
-    def weighted_terms(self, weights: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
         """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
-        ids = self.lexicon.find(weights)
-        values = np.fromiter(weights.values(), dtype=np.float64, count=len(weights))
-        kept = (ids >= 0) & (values > 0)
-        ids, values = ids[kept], values[kept]
-        order = np.argsort(ids)
-        return ids[order], values[order]
+        find = self._term_ids.__getitem__
+        parts = []
+        for query in queries:
+            ids = np.fromiter(map(find, query), dtype=np.int64, count=len(query))
+            weights = np.fromiter(query.values(), dtype=np.float64, count=len(query))
+            kept = np.flatnonzero((ids >= 0) & (weights > 0))
+            kept = kept[np.argsort(ids[kept])]
+            parts.append((ids[kept], weights[kept]))
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
+        return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     # -- scores -------------------------------------------------------------------------------------------------------------
 
@@ -159,7 +171,7 @@ class Reading:
             if len(stored) == len(self.docs):
                 return stored
         scores = np.empty(len(self.docs), dtype=np.float32)
-        kernels.eager_scores(self.offsets, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
+        kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
         try:
             with _files.written(path) as temporary, temporary.open("wb") as handle:
                 np.save(handle, scores, allow_pickle=False)
@@ -188,24 +200,47 @@ class Reading:
         return starts, np.asarray(terms[at]), np.asarray(tfs[at])
 
 
-class _ChunkTerms(dict[str, Any]):
-    """Known terms of a piece of text between white space: one number, or a tuple of any other count of numbers."""
+class Terms(NamedTuple):
+    """Terms of several queries: those of query q are ``ids[offsets[q]:offsets[q + 1]]``."""
 
-    def __init__(self, reading: Reading) -> None:
+    offsets: np.ndarray
+    ids: np.ndarray
+    weights: np.ndarray
+
+
+class _TermIds(dict[str, int]):
+    """Numbers of terms, remembered; UNKNOWN for unknown ones."""
+
+    def __init__(self, lexicon: Lookup) -> None:
         super().__init__()
-        self._reading = reading
+        self._lexicon = lexicon
+
+    def __missing__(self, term: str) -> int:
+        if len(self) >= REMEMBERED:
+            self.clear()
+        number = self[term] = int(self._lexicon.find([term])[0])
+        return number
+
+
+class _Chunks(dict[str, Any]):
+    """What a piece of text between white space stands for, remembered: one term, or a tuple of any other number of terms."""
+
+    def __init__(self, analyzer: Analyzer, term_ids: _TermIds) -> None:
+        super().__init__()
+        self._analyzer = analyzer
+        self._term_ids = term_ids
 
     def __missing__(self, chunk: str) -> Any:
-        value = self.known(self._reading.analyzer(chunk))
+        value = self.terms_of(self._analyzer(chunk))
         if len(chunk) <= LONGEST_CACHED:
-            if len(self) >= CACHED_CHUNKS:
+            if len(self) >= REMEMBERED:
                 self.clear()
             self[chunk] = value
         return value
 
-    def known(self, tokens: list[str]) -> Any:
-        ids = [int(i) for i in self._reading.lexicon.find(tokens) if i >= 0]
-        return ids[0] if len(ids) == 1 else tuple(ids)
+    def terms_of(self, tokens: Iterable[str]) -> Any:
+        ids = [number for number in map(self._term_ids.__getitem__, tokens) if number != UNKNOWN]
+        return (ids[0] if ids else UNKNOWN) if len(ids) < 2 else tuple(ids)
 
 
 def _read_meta(path: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from .._results import results_frame
 from .._stage import Stage
 from . import kernels
 from .queries import lexical_queries
-from .reading import IDFS
+from .reading import IDFS, Terms
 
 if TYPE_CHECKING:
     from .index import BM25Index
@@ -112,25 +112,20 @@ class BM25Retriever(Stage):
         eager = reading.scores(self.k1, self.b, self.idf)
         k = int(min(self.num_results, reading.num_docs))
 
-        def task(part: list[str | dict[str, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            found = [reading.query_terms(q) if isinstance(q, str) else reading.weighted_terms(q) for q in part]
-            sizes = [len(ids) for ids, _ in found]
-            # scaled by a power of two, which is exact, so that no weight leaves float32
-            shifts = [-math.frexp(float(weights.max()))[1] if len(weights) else 0 for _, weights in found]
-            terms = np.concatenate([ids for ids, _ in found])
-            weights = np.concatenate([np.ldexp(w, shift) for (_, w), shift in zip(found, shifts, strict=True)])
-            offsets = np.concatenate([[0], np.cumsum(sizes)])
+        def task(part: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            terms = reading.text_terms(part) if isinstance(part[0], str) else reading.weighted_terms(part)
+            shifts = _shifts(terms)
+            weights = np.ldexp(terms.weights, np.repeat(shifts, np.diff(terms.offsets))).astype(np.float32)
             docs = np.empty((len(part), k), dtype=np.int64)
             scores = np.empty((len(part), k), dtype=np.float32)
             counts = np.zeros(len(part), dtype=np.int64)
             if k:
                 kernels.search(
-                    reading.offsets, reading.docs, eager, reading.num_docs,
-                    offsets, terms, weights.astype(np.float32), k, docs, scores, counts,
+                    reading.offsets, *reading.blocks, reading.docs, eager, reading.num_docs,
+                    terms.offsets, terms.ids, weights, k, docs, scores, counts,
                 )  # fmt: skip
             filled = np.arange(k) < counts[:, None]
-            scaled = np.ldexp(scores.astype(np.float64), -np.asarray(shifts)[:, None])
-            return counts, docs[filled], scaled[filled]
+            return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))
 
         parts = [queries[i : i + QUERIES_PER_TASK] for i in range(0, len(queries), QUERIES_PER_TASK)]
         done = [result for result in self._progress(self._map(task, parts), len(parts))]
@@ -153,3 +148,12 @@ class BM25Retriever(Stage):
         return tqdm(results, total=total, unit="batch", desc=repr(self))
 
 
+
+
+def _shifts(terms: Terms) -> np.ndarray:
+    """Per query the power of two that brings its largest weight below 1: exact, and no weight leaves float32."""
+    largest = np.zeros(len(terms.offsets) - 1)
+    filled = np.diff(terms.offsets) > 0
+    if filled.any():
+        largest[filled] = np.maximum.reduceat(terms.weights, terms.offsets[:-1][filled])
+    return -np.frexp(largest)[1]

@@ -110,7 +110,7 @@ class RM3(Stage):
         found: dict[int, dict[str, float]] = {}
         for query, name, weight in zip(query_of.tolist(), names.tolist(), weights.tolist(), strict=True):
             if weight > 0:
-                found.setdefault(query, {})[name] = weight / total[query]
+                found.setdefault(query, {})[name] = weight / float(total[query])
         return found
 
     def _names(self, terms: np.ndarray) -> np.ndarray:
