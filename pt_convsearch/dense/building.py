@@ -17,8 +17,9 @@ import pyterrier as pt
 
 from .._files import write_json
 from ..topics.checks import as_ids, first_three
+from .docnos import write_docnos
 from .encoder import normalized
-from .stages import DocEncoder, check_finite, check_texts, check_texts
+from .stages import DocEncoder, check_finite, check_texts
 
 if TYPE_CHECKING:
     from .index import DenseIndex
@@ -218,20 +219,11 @@ class _Work:
 
     def finish(self, docnos: list[str]) -> None:
         """Leave the files of a FlexIndex, all but its metadata."""
-        from npids import Lookup
-
         self._truncate()
-        path = self.folder / "docnos.npids"
-        path.unlink(missing_ok=True)
         if docnos:
-            lookup = Lookup.build(docnos, path)
-            stored = itertools.chain.from_iterable(
-                lookup.fwd[np.arange(start, min(start + 100_000, len(docnos)))].tolist()
-                for start in range(0, len(docnos), 100_000)
-            )
-            for docno, read in zip(docnos, stored, strict=True):
-                if docno != read:
-                    raise ValueError(f"docno {docno!r} cannot be stored: it is read back as {read!r}")
+            write_docnos(docnos, self.folder / "docnos.npids")
+        else:
+            (self.folder / "docnos.npids").touch()
         for name in ("settings.json", "blocks.jsonl"):
             (self.folder / name).unlink(missing_ok=True)
 

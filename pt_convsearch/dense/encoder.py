@@ -319,7 +319,7 @@ class BiEncoder(pyterrier_dr.BiEncoder):
 def normalized(vectors: np.ndarray) -> np.ndarray:
     """Rows of length one; a row of zeros stays as it is."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms != 0)
 
 
 def _bounded(tower: SentenceTransformer, task: str, wanted: int) -> int:
@@ -331,7 +331,8 @@ def _bounded(tower: SentenceTransformer, task: str, wanted: int) -> int:
 def _prompt(tower: SentenceTransformer, given: str | None, names: tuple[str, ...]) -> str:
     if given is not None:
         return given
-    return next((tower.prompts[name] or "" for name in names if name in tower.prompts), "")
+    # the first that says something: sentence-transformers gives every model an empty "document" beside its "passage"
+    return next((tower.prompts[name] for name in names if tower.prompts.get(name)), "")
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,7 @@ import pyterrier as pt
 from pyterrier_dr import FlexIndex, SimFn
 
 from .building import DenseIndexer
+from .docnos import read_docnos
 from .encoder import BiEncoder
 from .lookup import DenseScorer, VecLoader
 from .retriever import DenseRetriever
@@ -172,7 +173,7 @@ class DenseIndex(FlexIndex):
 
     @cached_property
     def _strings(self) -> pd.api.extensions.ExtensionArray:
-        return pd.array(self.docnos().fwd[np.arange(len(self))].astype(object), dtype="str")
+        return pd.array(list(read_docnos(self.docnos())), dtype="str")
 
     def docnos_of(self, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
         """The docnos of passages by their number, as pandas strings."""
