@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pt_convsearch.forming.separators import Separator, texts_between
-from pt_convsearch.forming.tokens import Counter, Span, counter, tail
+from pt_convsearch.forming.tokens import Counter, counter, last_tokens, tail
 
 
 class Said(NamedTuple):
@@ -69,13 +69,10 @@ class Budget:
         self._gap = max(0, max(pairs) - 2 * alone)
         parted = all(text[:1].isspace() and text[-1:].isspace() for text in between)
         self._adds_up = self._counter.adds_up and parted
-        self._counts: dict[str, int] = {}
-        self._spans: dict[str, list[Span]] = {}
+        self._known: dict[str, int] = {}
 
     def cut(self, rows: Sequence[Said]) -> tuple[list[str], list[int]]:
-        """The texts of the queries, and how many tokens of the chosen messages each has lost."""
-        new = list({text for said in rows for text in said.texts})
-        self._counts = dict(zip(new, self._counter.counts(new), strict=True))
+        """The texts of the queries, and how many characters of the chosen messages each has lost."""
         fitted = [self._fitted(said, self._room) for said in rows]
         if self._mode != "paper":
             unsure = [at for at, (_, _, sure) in enumerate(fitted) if not sure]
@@ -87,54 +84,55 @@ class Budget:
                     room[at] -= excess
                     fitted[at] = self._fitted(rows[at], room[at])
                 unsure = list(over)
-        self._counts, self._spans = {}, {}
+        self._known.clear()
         return [text for text, _, _ in fitted], [lost for _, lost, _ in fitted]
 
+    def _count(self, text: str) -> int:
+        # histories repeat: each distinct message is counted once
+        count = self._known.get(text)
+        if count is None:
+            count = self._known[text] = self._counter.count(text)
+        return count
+
     def _fitted(self, said: Said, room: int) -> tuple[str, int, bool]:
-        """The query in ``room`` tokens, how many tokens were lost, and whether its length is certain."""
-        counts = [self._counts[text] for text in said.texts]
-        copies = said.copies or [1] * len(counts)
-        total = sum(count * times for count, times in zip(counts, copies, strict=True))
-        if total + self._gap * (sum(copies) - 1) <= room and (self._adds_up or room == self._room):
-            return joined(said, self._sep), 0, self._adds_up
+        """The query in ``room`` tokens, how many characters were lost, and whether its length is certain."""
+        if not said.texts:
+            return "", 0, True
         if self._mode == "paper":
-            return self._as_in_the_paper(said, counts)
-        kept: dict[int, tuple[str, int]] = {}
-        times = dict.fromkeys(range(len(counts)), 0)
+            return self._as_in_the_paper(said)
+        copies = said.copies or [1] * len(said.texts)
+        kept: dict[int, str] = {}
+        times = [0] * len(said.texts)
         left, sure = room, self._adds_up
         must, order = self._order(said, copies)
         for at, extra in order:
             gap = self._gap if kept else 0
-            if extra:
-                if at in kept and kept[at][1] == counts[at] and gap + counts[at] <= left:
-                    left -= gap + counts[at]
-                    times[at] += 1
+            text = said.texts[at]
+            if extra and kept.get(at) is not text:
                 continue
-            if gap + counts[at] <= left:
-                kept[at] = said.texts[at], counts[at]
-            else:
-                forced = at >= len(counts) - said.now and not kept
-                text, count, inside = tail(said.texts[at], self._spans_of(said.texts[at]), left - gap, words=True, forced=forced)
-                if not count and at in must:
-                    continue
-                if not count:
-                    break
-                kept[at] = text, count
+            count = self._count(text)
+            if gap + count <= left:
+                kept[at] = text
+                left -= gap + count
+                times[at] += 1
+                continue
+            if extra:
+                continue
+            forced = at >= len(said.texts) - said.now and not kept
+            text, count, inside = tail(text, left - gap, self._counter, forced=forced)
+            if count:
+                kept[at], times[at] = text, 1
                 sure = sure and not inside
-            left -= gap + kept[at][1]
-            times[at] = 1
-            if kept[at][1] < counts[at]:
+            if count or at not in must:
                 break
-        if not kept and said.texts:
+        if not kept:
             # nothing but one endless word: its end says more than nothing
             at = order[0][0]
-            text, count, _ = tail(said.texts[at], self._spans_of(said.texts[at]), room, words=False)
-            kept, times[at], sure = {at: (text, count)} if text else {}, 1, False
+            text, _ = last_tokens(said.texts[at], room, self._counter)
+            kept, times[at], sure = {at: text}, 1, False
         chosen = sorted(kept)
-        query = Said(
-            [kept[at][0] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen]
-        )
-        return joined(query, self._sep), sum(counts) - sum(count for _, count in kept.values()), sure
+        query = Said([kept[at] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen])
+        return joined(query, self._sep), sum(map(len, said.texts)) - sum(map(len, kept.values())), sure
 
     def _order(self, said: Said, copies: Sequence[int]) -> tuple[list[int], list[tuple[int, bool]]]:
         """Which messages must stay, and in which order all get their tokens, with a mark on further copies."""
@@ -149,33 +147,25 @@ class Budget:
             order += [(at, False), *[(at, True)] * (copies[at] - 1)]
         return must, order
 
-    def _as_in_the_paper(self, said: Said, counts: Sequence[int]) -> tuple[str, int, bool]:
+    def _as_in_the_paper(self, said: Said) -> tuple[str, int, bool]:
         """q_1 whole, then the last tokens of all the rest as one list, cut anywhere."""
-        expanded = [(at, said.roles[at]) for at in range(len(counts)) for _ in range(said.copies[at] if said.copies else 1)]
+        copies = said.copies or [1] * len(said.texts)
+        expanded = [(text, role) for text, role, n in zip(said.texts, said.roles, copies, strict=True) for _ in range(n)]
         head, rest = (expanded[:1], expanded[1:]) if said.first == 0 else ([], expanded)
-        if not rest:
-            return joined(said, self._sep), 0, True
-        total = sum(counts[at] for at, _ in rest) + self._gap * (len(rest) - 1)
-        room = self._room - sum(counts[at] + self._gap for at, _ in head)
-        # without room for the rest, the slice of the published code counts from the other end: the query becomes too long
-        left = min(total, room if room > 0 else total + room)
+        left = self._room - sum(self._count(text) + self._gap for text, _ in head)
+        if left <= 0:
+            # without room for the rest, the slice of the published code counts from the other end: the query is too long
+            left += sum(self._count(text) for text, _ in rest) + self._gap * (len(rest) - 1)
         kept: list[tuple[str, str]] = []
-        lost = 0
-        for at, role in reversed(rest):
-            if left <= 0:
-                lost += counts[at]
-                continue
-            text, count, _ = tail(said.texts[at], self._spans_of(said.texts[at]), left, words=False)
-            if text:
-                kept.append((text, role))
-            lost += counts[at] - count
+        for text, role in reversed(rest):
+            count = self._count(text)
+            end = text if count <= left else last_tokens(text, left, self._counter)[0]
+            if end:
+                kept.append((end, role))
             left -= count + self._gap
-        kept += [(said.texts[at], role) for at, role in head]
-        kept.reverse()
-        return joined(Said([text for text, _ in kept], [role for _, role in kept]), self._sep), lost, True
-
-    def _spans_of(self, text: str) -> list[Span]:
-        if text not in self._spans:
-            self._spans[text] = self._counter.spans([text])[0]
-        return self._spans[text]
-
+            if left <= 0:
+                break
+        kept = head + kept[::-1]
+        query = Said([text for text, _ in kept], [role for _, role in kept])
+        lost = sum(len(text) for text, _ in expanded) - sum(map(len, query.texts))
+        return joined(query, self._sep), lost, True

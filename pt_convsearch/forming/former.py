@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import pickle
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,8 @@ class Form(Stage):
             ``("[U]", "[T]")``, the first between messages of one role, the second where the role changes.
         repeat: how often a part is said, e.g. ``{cs.CURRENT: 3}``: weight for a lexical engine. Where parts overlap, the
             greater number counts.
-        max_tokens: the most tokens of a query, the tokenizer's special ones included. ``qcut`` says how many tokens of the chosen
-            parts were left out of each query; the log says how many queries were cut.
+        max_tokens: the most tokens of a query, the tokenizer's special ones included. ``qcut`` says how many characters of the
+            chosen parts were left out of each query; the log says how many queries were cut.
         tokenizer: whose tokens: the name or path of a Hugging Face tokenizer, or a fast tokenizer; "words" (the
             default) for words as white space parts them; "characters".
         mode: what stays. By default q_t, then q_1, then the newest messages, cut on the left between words; q_t is never
@@ -105,6 +106,8 @@ class Form(Stage):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         frame = self._checked(inp)
         utterances = _utterances(frame)
+        if isinstance(self.parts, Parts) and self.parts.needs_history:
+            _warn_of_repeats(frame["qid"], utterances, frame["qhistory"].tolist())
         said = self._said(frame, utterances)
         formed = pt.model.push_queries(frame, keep_original=True)
         formed = formed.drop(columns=[column for column in _STALE if column in formed.columns])
@@ -136,25 +139,31 @@ class Form(Stage):
             frame = frame.assign(qhistory=histories(frame["qhistory"], frame["qid"]))
         return frame
 
-    def _said(self, frame: pd.DataFrame, utterances: list[str]) -> list[Said]:
+    def _said(self, frame: pd.DataFrame, utterances: list[str]) -> Iterator[Said]:
         """For each row, the messages that make its query."""
-        if not isinstance(self.parts, Parts):
-            records = frame.assign(query=utterances).to_dict("records")
-            return [_own(self.parts(record), record["qid"], self.parts) for record in records]  # type: ignore[misc]
         parts = self.parts
+        if not isinstance(parts, Parts):
+            for record in frame.assign(query=utterances).to_dict("records"):
+                yield _own(parts(record), record["qid"], parts)  # type: ignore[arg-type]
+            return
         column = frame["qhistory"].tolist() if parts.needs_history else [[]] * len(frame)
-        _warn_of_repeats(frame["qid"], utterances, column)
         rewrites = _rewrites(frame) if parts.rewrite else None
-        repeats = [(key, times) for key, times in self.repeat.items()] if self.repeat else []
-        rows = []
+        repeats = list(self.repeat.items()) if self.repeat else []
         for at, (utterance, history) in enumerate(zip(utterances, column, strict=True)):
             chosen, current = parts.choose(history)
-            places = [place for place in chosen if not _blank(history[place]["content"])]
-            texts = [history[place]["content"] for place in places]
-            roles = [history[place]["role"] for place in places]
-            first = _first(history, places) if history else (0 if current else -1)
+            places, texts, roles = [], [], []
+            for place in chosen:
+                message = history[place]
+                text = message["content"]
+                if text and not text.isspace():
+                    places.append(place)
+                    texts.append(text)
+                    roles.append(message["role"])
+            first = _first(history, places)
             now = 0
-            if current and not _blank(utterance):
+            if current and utterance and not utterance.isspace():
+                if not any(message["role"] == USER for message in history):
+                    first = len(texts)
                 places.append(len(history))
                 texts.append(utterance)
                 roles.append(USER)
@@ -164,21 +173,21 @@ class Form(Stage):
                 texts.append(rewrites[at])
                 roles.append(USER)
                 now += 1
-            rows.append(Said(texts, roles, first, now, _copies(repeats, history, places) if repeats else None))
-        return rows
+            yield Said(texts, roles, first, now, _copies(repeats, history, places) if repeats else None)
 
-    def _cut(self, said: list[Said]) -> tuple[list[str], list[int]]:
+    def _cut(self, said: Iterator[Said]) -> tuple[list[str], list[int]]:
         assert self.max_tokens is not None
         if self._budget is None:
             self._budget = Budget(self.max_tokens, self.tokenizer, self.sep, self.mode)
-        texts, lost = [], []
-        for start in range(0, len(said), _CHUNK):
-            some_texts, some_lost = self._budget.cut(said[start : start + _CHUNK])
+        texts: list[str] = []
+        lost: list[int] = []
+        while chunk := list(islice(said, _CHUNK)):
+            some_texts, some_lost = self._budget.cut(chunk)
             texts += some_texts
             lost += some_lost
         cut = sum(count > 0 for count in lost)
         if cut:
-            logger.info("%d of %d queries cut to %d tokens, %d tokens left out", cut, len(said), self.max_tokens, sum(lost))
+            logger.info("%d of %d queries cut to %d tokens, %d characters left out", cut, len(texts), self.max_tokens, sum(lost))
         return texts, lost
 
     def _identity(self) -> tuple[Any, ...]:
@@ -261,7 +270,7 @@ def _warn_of_repeats(qids: pd.Series, utterances: list[str], column: list[list[M
         warnings.warn(
             f"{len(found)} of {len(qids)} histories end with their own question (qid {first_three(found)}): qhistory ends before "
             "q_t. Nothing was changed: people do repeat themselves",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -273,7 +282,7 @@ def _first(history: list[Message], places: list[int]) -> int:
     """Where the first question stands among the chosen messages; -1 if nowhere."""
     for at, place in enumerate(places):
         if history[place]["role"] == USER:
-            return at if not any(message["role"] == USER for message in history[:place]) else -1
+            return -1 if any(message["role"] == USER for message in history[:place]) else at
     return -1
 
 

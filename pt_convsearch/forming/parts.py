@@ -75,7 +75,7 @@ class Parts:
     @property
     def needs_history(self) -> bool:
         """Whether the choice can depend on earlier messages; the current question alone and the rewrite do not."""
-        return bool(self - CURRENT) or self.questions != self.firsts
+        return bool((self & X) - CURRENT) or self.questions != self.firsts
 
     @property
     def tables(self) -> tuple[Table, Table, Table, bool]:

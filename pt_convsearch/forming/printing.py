@@ -37,14 +37,14 @@ class _Search:
 
     def __init__(self, steps: frozenset[int]) -> None:
         names = {"X": of.X, "FIRST_QUESTION": of.FIRST_QUESTION, "QUESTIONS": of.QUESTIONS, "ANSWERS": of.ANSWERS}
-        names |= {f"last({k})": of.last(k) for k in sorted(steps, reverse=True)}
         if 1 in steps:
             names |= {"LAST_QUESTION": of.LAST_QUESTION, "LAST_ANSWER": of.LAST_ANSWER}
+        names |= {f"last({k})": of.last(k) for k in sorted(steps, reverse=True)}
         names["CURRENT"] = of.CURRENT
         self._found = {parts: name for name, parts in names.items()}
         self._levels = [[], list(self._found)]
         # many steps make many choices: then only expressions of three names are looked through
-        self._longest = _LONGEST if len(steps) <= 1 else _LONGEST - 1
+        self._longest = _LONGEST if len(steps) <= 2 else _LONGEST - 1
 
     def shortest(self, parts: Parts) -> str | None:
         while parts not in self._found and len(self._levels) <= self._longest:
@@ -77,11 +77,11 @@ def _bracketed(expression: str, sign: str, *, right: bool = False) -> str:
 
 def _written_out(parts: Parts) -> str:
     """Every run of turns of every kind of message, one after the other."""
-    kinds = [
-        ("ANSWERS", parts.answers),
-        ("(QUESTIONS - FIRST_QUESTION)", parts.questions),
-        ("FIRST_QUESTION", parts.firsts),
-    ]
+    kinds = [("ANSWERS", parts.answers)]
+    if parts.questions == parts.firsts:
+        kinds += [("QUESTIONS", parts.questions)]
+    else:
+        kinds += [("(QUESTIONS - FIRST_QUESTION)", parts.questions), ("FIRST_QUESTION", parts.firsts)]
     pieces = [f"({kind} & {turns})" for kind, table in kinds for turns in _runs(table)]
     return " | ".join(pieces)
 
@@ -99,6 +99,6 @@ def _runs(table: tuple[bool, ...]) -> list[str]:
         while end < len(table) and table[end]:
             end += 1
         before = f" - last({at - 1})" if at > 1 else ""
-        found.append(f"(X - CURRENT{before})" if end == len(table) else f"(last({end - 1}){before})")
+        found.append(f"(X - CURRENT{before})" if end == len(table) else f"(last({end - 1}){before})" if before else f"last({end - 1})")
         at = end
     return found

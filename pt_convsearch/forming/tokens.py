@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -15,9 +15,11 @@ _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
-#: what every tokenizer takes for white space; str.isspace() is true of control characters, which BERT removes
+#: what every tokenizer takes for white space; for str.isspace() see _REMOVED
 _SPACE = re.compile("[ \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
-_BATCH = 16384
+#: white space to Python, but removed by BERT, which joins the words at its sides
+_REMOVED = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
+_MOST_WORDS = 1_000_000
 
 Span = tuple[int, int]
 
@@ -30,11 +32,17 @@ class Counter(Protocol):
     #: whether the tokens of texts joined by white space are the tokens of each, so that counts add up
     adds_up: bool
 
-    def counts(self, texts: Sequence[str]) -> list[int]:
-        """How many tokens each text has, without special ones."""
+    def count(self, text: str) -> int:
+        """How many tokens a text has, without special ones; an estimate where counts do not add up."""
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Where each token of each text begins and ends."""
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """How many tokens each text has, without special ones, exactly."""
+
+    def spans(self, text: str) -> list[Span]:
+        """Where each token of a text begins and ends."""
+
+    def last_words(self, text: str, room: int) -> tuple[int, int] | None:
+        """How many words at the end ``room`` tokens hold, and their tokens; None where spans must tell."""
 
 
 class Words:
@@ -42,11 +50,18 @@ class Words:
 
     special, adds_up = 0, True
 
+    def count(self, text: str) -> int:
+        return len(text.split())
+
     def counts(self, texts: Sequence[str]) -> list[int]:
         return [len(text.split()) for text in texts]
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        return [[word.span() for word in re.finditer(r"\S+", text)] for text in texts]
+    def spans(self, text: str) -> list[Span]:
+        return [word.span() for word in re.finditer(r"\S+", text)]
+
+    def last_words(self, text: str, room: int) -> tuple[int, int] | None:
+        kept = min(room, len(text.split()))
+        return kept, kept
 
 
 class Characters:
@@ -54,15 +69,25 @@ class Characters:
 
     special, adds_up = 0, True
 
+    def count(self, text: str) -> int:
+        return len(text)
+
     def counts(self, texts: Sequence[str]) -> list[int]:
         return [len(text) for text in texts]
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        return [[(at, at + 1) for at in range(len(text))] for text in texts]
+    def spans(self, text: str) -> list[Span]:
+        return [(at, at + 1) for at in range(len(text))]
+
+    def last_words(self, text: str, room: int) -> tuple[int, int] | None:
+        return None
 
 
 class Pieces:
     """The pieces of a Hugging Face tokenizer.
+
+    A conversation's words come again and again, so each word's pieces are counted once and remembered: many times faster than
+    tokenising every message. For BERT's tokenizer, which parts words before anything else, the sum is the exact count; for
+    others it is an estimate, and whoever relies on it counts the finished text.
 
     Args:
         backend: a ``tokenizers.Tokenizer``; a copy is used, without its truncation and padding.
@@ -75,14 +100,44 @@ class Pieces:
         self.special = self._tokenizer.num_special_tokens_to_add(False)
         kind = json.loads(backend.to_str()).get("pre_tokenizer") or {}
         self.adds_up = kind.get("type") == "BertPreTokenizer"
+        self._encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
+        self._known: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        if _REMOVED.search(text):
+            return self.counts([text])[0]
+        return sum(self._of_words(text.split()))
 
     def counts(self, texts: Sequence[str]) -> list[int]:
-        encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
-        return [len(found.ids) for batch in _batches(texts) for found in encode(batch, add_special_tokens=False)]
+        return [len(found.ids) for found in self._encode(texts, add_special_tokens=False)]
 
-    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        encode = self._tokenizer.encode_batch
-        return [found.offsets for batch in _batches(texts) for found in encode(batch, add_special_tokens=False)]
+    def spans(self, text: str) -> list[Span]:
+        return self._tokenizer.encode(text, add_special_tokens=False).offsets
+
+    def last_words(self, text: str, room: int) -> tuple[int, int] | None:
+        if _REMOVED.search(text):
+            return None
+        words = text.split()
+        kept = used = 0
+        for word, count in zip(reversed(words), reversed(self._of_words(words)), strict=True):
+            if used + count > room:
+                return None if _SPACELESS.search(word) else (kept, used)
+            kept += 1
+            used += count
+        return kept, used
+
+    def _of_words(self, words: list[str]) -> list[int]:
+        known = self._known
+        try:
+            return [known[word] for word in words]
+        except KeyError:
+            if len(known) > _MOST_WORDS:
+                known.clear()
+            new = list(set(words).difference(known))
+            # other tokenizers make a word's pieces with the space before it
+            texts = new if self.adds_up else [f" {word}" for word in new]
+            known.update(zip(new, self.counts(texts), strict=True))
+            return [known[word] for word in words]
 
 
 def counter(tokenizer: Any) -> Counter:
@@ -135,43 +190,47 @@ def _backend(tokenizer: Any) -> Any:
     return tokenizer
 
 
-def _batches(texts: Sequence[str]) -> Iterable[Sequence[str]]:
-    for start in range(0, len(texts), _BATCH):
-        yield texts[start : start + _BATCH]
-
-
-def tail(text: str, spans: Sequence[Span], room: int, *, words: bool, forced: bool = False) -> tuple[str, int, bool]:
-    """The end of a text, as much of it as ``room`` tokens hold.
-
-    The rest of a text that begins with a word has the tokens it had before; so its count is known.
+def tail(text: str, room: int, by: Counter, *, forced: bool = False) -> tuple[str, int, bool]:
+    """The end of a text, as many of its words as ``room`` tokens hold.
 
     Args:
-        text: what to cut.
-        spans: its tokens.
+        text: what to cut; it has more tokens than that.
         room: how many of them may stay.
-        words: whether to cut between words only.
+        by: whose tokens.
         forced: if so, cut inside a word rather than keep nothing.
 
     Returns:
-        the end of the text, how many tokens of it there are, and whether a word was cut.
+        the end of the text, how many tokens it has, and whether a word was cut (then the number is an estimate).
     """
-    if room <= 0 or not spans:
+    if room <= 0:
         return "", 0, False
-    if room >= len(spans):
-        return text, len(spans), False
-    starts = range(max(0, len(spans) - room), len(spans))
-    if words:
-        for at in starts:
+    whole = by.last_words(text, room)
+    if whole is not None:
+        words, count = whole
+        if words:
+            pieces = text.rsplit(None, words)
+            return (text[len(pieces[0]) :].lstrip() if len(pieces) > words else text), count, False
+    else:
+        spans = by.spans(text)
+        for at in range(max(0, len(spans) - room), len(spans)):
             start = spans[at][0]
-            if (at == 0 or start >= spans[at - 1][1]) and _begins_word(text, start):
-                kept = text[start:].lstrip()
-                return kept, len(spans) - at, False
-        if not forced:
-            return "", 0, False
-    for at in starts:
-        if at == 0 or spans[at][0] >= spans[at - 1][1]:
-            return text[spans[at][0] :], len(spans) - at, True
-    return "", 0, False
+            if _begins_token(spans, at) and _begins_word(text, start):
+                return text[start:].lstrip(), len(spans) - at, False
+    return (*last_tokens(text, room, by), True) if forced else ("", 0, False)
+
+
+def last_tokens(text: str, room: int, by: Counter) -> tuple[str, int]:
+    """The end of a text that ``room`` tokens hold, cut inside a word if need be, and how many tokens it had."""
+    spans = by.spans(text)
+    for at in range(max(0, len(spans) - max(0, room)), len(spans)):
+        if _begins_token(spans, at):
+            return text[spans[at][0] :], len(spans) - at
+    return "", 0
+
+
+def _begins_token(spans: Sequence[Span], at: int) -> bool:
+    """Whether no part of the token's character belongs to the token before (bytes of one emoji do)."""
+    return at == 0 or spans[at][0] >= spans[at - 1][1]
 
 
 def _begins_word(text: str, start: int) -> bool:
