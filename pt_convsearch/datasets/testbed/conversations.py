@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pt_convsearch.datasets.testbed.draws import chance, draws, pick
-from pt_convsearch.datasets.testbed.language import FACETS, SPLITS, Facet, capitalised, lowered, prose
+from pt_convsearch.datasets.testbed.language import FACETS, SPLITS, Facet, capitalised, lowered, possessive, prose
 from pt_convsearch.datasets.testbed.world import ENTITIES, Entity, Region
 
 _TALK = 3  # stream of draws, beside those of the world
 _BRIDGED, _ELSEWHERE = 0.45, 0.30  # of the switches; the rest goes to a remote fact of the same entity
 _REMOTE = 5  # places on the circle between two facts that share nothing but their entity
-_ELLIPSIS, _EXTRA = 0.3, 0.5
+_ELLIPSIS, _EXTRA = 0.35, 0.8
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,10 @@ def _bridges(turn: _Turn) -> list[tuple[int, int, int]]:
 def _question(course: Course, stream: Iterator[int], turn: _Turn) -> tuple[str, str]:
     """The question as it is said, and the same as it would be said without a conversation."""
     talk, name = prose().talk[course.split], turn.entity.name
-    subject, object_, possessive = turn.entity.pronouns
+    subject, object_, owner = turn.entity.pronouns
     core = pick(stream, turn.facet.questions[course.split])
-    rewrite = capitalised(core(x=name, xo=name, xs=f"{name}'s"))
-    vague = capitalised(core(x=subject, xo=object_, xs=possessive))
+    rewrite = capitalised(core(x=name, xo=name, xs=possessive(name), xat=f"at {name}", xin=f"in {name}"))
+    vague = capitalised(core(x=subject, xo=object_, xs=owner, xat="there", xin="there"))
     if turn.qtype == "first":
         said = pick(stream, talk["first"])(Q=rewrite, q=lowered(rewrite), x=name, P=vague)
         return capitalised(said), rewrite
@@ -145,13 +145,13 @@ def _question(course: Course, stream: Iterator[int], turn: _Turn) -> tuple[str, 
 def _answer(course: Course, stream: Iterator[int], turn: _Turn) -> str:
     entity = turn.entity
     mention = next(stream) % 20
-    if mention < 7:
-        subject, possessive = entity.name, f"{entity.name}'s"
-    elif mention < 11:
-        subject, possessive = entity.alias, f"{entity.alias}'s"
+    if mention < 12:
+        subject, owner = entity.name, possessive(entity.name)
+    elif mention < 15:
+        subject, owner = entity.alias, possessive(entity.alias)
     else:
-        subject, _, possessive = entity.pronouns
-    text = pick(stream, turn.facet.answers[course.split])(n=subject, ns=possessive, v=entity.values[turn.position])
+        subject, _, owner = entity.pronouns
+    text = pick(stream, turn.facet.answers[course.split])(n=subject, ns=owner, v=entity.values[turn.position])
     if not chance(stream, _EXTRA):
         return capitalised(text)
     scene_a, scene_b = entity.scenes_of(turn.position)

@@ -69,13 +69,13 @@ class Testbed(Dataset):
         conversations: int | None = None,
         passages: int | None = None,
         entities: int | None = None,
-        switch_rate: float = 0.2,
+        switch_rate: float = 0.15,
         train_switch_rate: float = 0.04,
-        shortcut: float = 0.8,
+        shortcut: float = 0.9,
         ambiguity: float = 0.9,
         near_duplicates: float = 0.25,
         golds: float = 1.1,
-        turns: int | tuple[int, int] = (4, 9),
+        turns: int | tuple[int, int] = (3, 7),
         seed: int = 1,
     ) -> None:
         if split not in SPLITS:

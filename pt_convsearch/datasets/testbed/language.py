@@ -54,6 +54,10 @@ def capitalised(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
+def possessive(name: str) -> str:
+    return f"{name}'" if name.endswith("s") else f"{name}'s"
+
+
 def lowered(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
@@ -146,7 +150,7 @@ def _facet(key: str, entry: dict[str, Any]) -> Facet:
         kind=entry.get("kind") or _kind(entry["value"]),
         value=_value(entry["value"]),
         questions={split: [text.format for text in entry[split]] for split in SPLITS},
-        short={"train": entry["short"][0], "dev": entry["short"][0], "test": entry["short"][1]},
+        short=dict(zip(SPLITS, entry["short"], strict=True)),
         says=[text.format for text in entry["says"]],
         answers={
             "train": [entry["answer"][0].format],

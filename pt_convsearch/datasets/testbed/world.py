@@ -1,8 +1,9 @@
 """The made-up world: regions of ten entities that know each other, and the passages about them.
 
-Whatever there is about a region follows from (seed, number of the region, corpus dials), so that passage 900,000 needs none
-of the 899,999 before it, and a corpus of any size is streamed. The facts of an entity lie on a circle: the passage of a fact
-shares a scene with those one or two places away, and says the value of the fact before it again, without stating that fact.
+Whatever there is about a region follows from (seed, number of the region, corpus dials), so that passage 900,000 needs
+none of the 899,999 before it, and a corpus of any size is streamed. The facts of an entity lie on a circle: the passage of
+a fact shares a scene with those one or two places away, and says the value of the fact before it again, without stating
+that fact.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pt_convsearch.datasets.testbed.language import (
     capitalised,
     facets,
     place,
+    possessive,
     prose,
     surname,
     words,
@@ -176,14 +178,14 @@ class Region:
         if scenes_first:
             scenes, obj = pick(stream, around.scenes_naming), entity.name
             subject = entity.alias if mention < 12 else entity.descriptor
-        elif mention < 16:
-            subject = entity.name if mention < 9 else entity.alias
+        elif mention < 9:
+            subject = entity.name
             scenes, obj = pick(stream, around.scenes), entity.pronouns[1] if style // 80 % 2 else entity.alias
         else:
-            subject = entity.descriptor
-            scenes, obj = pick(stream, around.scenes_naming), entity.name if mention < 18 else entity.alias
+            subject = entity.alias if mention < 16 else entity.descriptor
+            scenes, obj = pick(stream, around.scenes_naming), entity.name if style // 80 % 8 else entity.alias
         sentences = [
-            capitalised(statement(n=subject, ns=f"{subject}'s", v=value)),
+            capitalised(statement(n=subject, ns=possessive(subject), v=value)),
             capitalised(scenes(o=obj, a=scene_a, b=scene_b)),
         ]
         if scenes_first:
@@ -194,5 +196,6 @@ class Region:
         if link is not None:
             other = self.entities[link[0]]
             sentences.append(pick(stream, around.links)(other=other.name, v=other.values[link[1]]))
-        sentences.extend([pick(stream, around.fillers)] * (style // 160 % 3 > 0))
+        if link is None and style // 640 % 3:
+            sentences.append(pick(stream, around.fillers))
         return " ".join(sentences)
