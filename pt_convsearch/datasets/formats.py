@@ -32,6 +32,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 _BLANKS = re.compile(r"[ \t]+")  # not str.split(): an id may hold a no-break space
+_JSON = re.compile(r"[ \t]*\{[ \t]*(?:\"|\}|$)")  # an id may begin with a brace
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}(?:\.0+)?")
 
 
@@ -46,8 +47,7 @@ def read_qrels(path: PathLike) -> pd.DataFrame:
         ValueError: a line that is none of these, a row said twice with different labels, a cut or an empty file; named
             by file and line.
     """
-    text_start = _first_text(path)
-    rows = _json_qrels(path) if text_start == "{" else _text_qrels(path)
+    rows = _json_qrels(path) if _JSON.match(_first_line(path)) else _text_qrels(path)
     seen: dict[tuple[str, str], tuple[int, int]] = {}
     nothing = 0
     for number, qid, docno, label in rows:
@@ -168,8 +168,5 @@ def _split(line: str, allowed: tuple[int, ...]) -> list[str]:
     return _BLANKS.split(line.strip(" \t"))
 
 
-def _first_text(path: PathLike) -> str:
-    for _, line in iter_lines(path):
-        if line.strip():
-            return line.strip()[0]
-    return ""
+def _first_line(path: PathLike) -> str:
+    return next((line for _, line in iter_lines(path) if line.strip()), "")

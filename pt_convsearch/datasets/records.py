@@ -108,10 +108,10 @@ def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
             where = line + text.count("\n", counted, at)
             raise ValueError(f"{path}, line {where}: not valid JSON (the list is cut or lacks a comma)")
         at += 1
-    if text[at + 1 :].strip():
-        raise ValueError(
-            f"{path}, line {text.count(chr(10), 0, at) + 1}: not valid JSON (text after the end of the list)"
-        )
+    end = _skip(text, at + 1)
+    if end < len(text):
+        line = text.count("\n", 0, end) + 1
+        raise ValueError(f"{path}, line {line}: not valid JSON (text after the end of the list)")
 
 
 def field(item: dict[str, Any], key: str, kind: type | tuple[type, ...], where: str, default: Any = _REQUIRED) -> Any:

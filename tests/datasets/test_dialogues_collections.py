@@ -211,14 +211,31 @@ class TestMantis:
         with pytest.raises(NotImplementedError, match="gives no candidates"):
             cs.dataset("mantis/test", path=folder).candidates()
 
+    def test_tsv_files_under_their_other_names(self, tmp_path):
+        (tmp_path / "test.tsv").write_text("1\thi\tyes\n", encoding="utf-8")
+        assert cs.dataset("mantis/test", path=tmp_path).get_topics()["qid"].tolist() == ["test-0"]
+
+    def test_dialogue_of_each_line(self, tmp_path):
+        """The lookup has a line for each line of the TSV, negatives included."""
+        (tmp_path / "data_dev_easy.tsv").write_text("1\ta\tb\n0\ta\tc\n1\tx\ty\n", encoding="utf-8")
+        (tmp_path / "data_dev_easy_lookup.txt").write_text("31\n31\n40\n", encoding="utf-8")
+        topics = cs.dataset("mantis/valid", path=tmp_path).get_topics()
+        assert topics["conversation_id"].tolist() == ["valid-31", "valid-40"]
+        (tmp_path / "data_dev_easy_lookup.txt").write_text("31\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"data_dev_easy_lookup\.txt: it is cut"):
+            cs.dataset("mantis/valid", path=tmp_path).get_topics()
+
     def test_names_and_options(self, folder):
         for name in ("mantis", "mantis/dev"):
             with pytest.raises(KeyError, match="mantis/valid"):
                 cs.dataset(name)
         with pytest.raises(ValueError, match="form="):
             cs.dataset("mantis/test", form="xml")
+        (folder / "merged_dev.json").unlink()
         with pytest.raises(FileNotFoundError, match=r"merged_dev\.json.*guzpenha"):
-            cs.dataset("mantis/valid", path=folder, form="tsv") and cs.dataset("mantis/valid").get_topics()
+            cs.dataset("mantis/valid", path=folder).get_topics()
+        with pytest.raises(ValueError, match="no variants"):
+            cs.dataset("mantis/test", path=folder).get_topics("text")
 
 
 class TestMSDialog:

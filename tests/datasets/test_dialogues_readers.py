@@ -162,6 +162,14 @@ class TestResponseTSV:
         (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf1\thi\tyes\r\n\r\n1\tho\tno"))
         assert [one["response"] for one in read_response_tsv(tmp_path / "x.tsv.gz")] == ["yes", "no"]
 
+    def test_frames_that_transformer_rankers_writes(self, tmp_path):
+        text = 'context\tresponse\nhi [UTTERANCE_SEP] yes? [TURN_SEP] how? [UTTERANCE_SEP]\t"so ""it"" is"\n'
+        (one,) = read_response_tsv(write(tmp_path / "x.tsv", text))
+        assert [(said["speaker"], said["text"]) for said in one["utterances"]] == [
+            ("user", "hi"), ("agent", "yes?"), ("user", "how?"),
+        ]  # fmt: skip
+        assert (one["dialogue_id"], one["line"], one["response"]) == ("0", 2, 'so "it" is')
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
