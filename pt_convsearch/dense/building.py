@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 #: passages that are encoded, and kept, together
 BLOCK = 4096
+_SETTINGS, _BLOCKS = "settings.json", "blocks.jsonl"
 _FLEX_FILES = frozenset({"vecs.f4", "docnos.npids", "pt_meta.json"})
 
 
@@ -82,6 +84,9 @@ class DenseIndexer(pt.Indexer):
         if path.exists():
             shutil.rmtree(path)
         work.folder.replace(path)
+        # only now: until the rename, a kill must leave what the next run goes on from
+        for name in (_SETTINGS, _BLOCKS):
+            (path / name).unlink(missing_ok=True)
         index.reset()
         if work.cut and index.encoder is not None:
             logger.info(
@@ -140,7 +145,7 @@ class _Work:
         self._open(settings)
 
     def _open(self, settings: dict[str, Any]) -> None:
-        header = self.folder / "settings.json"
+        header = self.folder / _SETTINGS
         if self.folder.exists():
             if header.is_file() and json.loads(header.read_text(encoding="utf-8")) == settings:
                 self._read()
@@ -174,7 +179,7 @@ class _Work:
 
     @property
     def _blocks_path(self) -> Path:
-        return self.folder / "blocks.jsonl"
+        return self.folder / _BLOCKS
 
     def kept(self, digest: str, passages: int) -> np.ndarray | None:
         """The vectors of the next block, if an earlier run encoded these very passages there."""
@@ -202,6 +207,8 @@ class _Work:
         self.cut += cut
         with self._vectors_path.open("ab") as out:
             out.write(np.ascontiguousarray(vectors, dtype=np.float32).data)
+            out.flush()
+            os.fsync(out.fileno())  # the line that vouches for the vectors must not reach the disk before them
         block = {"passages": len(vectors), "dimensions": self.dimensions, "digest": digest, "cut": cut}
         with self._blocks_path.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(block) + "\n")
@@ -224,8 +231,6 @@ class _Work:
             write_docnos(docnos, self.folder / "docnos.npids")
         else:
             (self.folder / "docnos.npids").touch()
-        for name in ("settings.json", "blocks.jsonl"):
-            (self.folder / name).unlink(missing_ok=True)
 
 
 def settings(index: DenseIndex) -> dict[str, Any]:
