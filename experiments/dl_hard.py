@@ -6,7 +6,7 @@
 Measures as the data set's README prescribes them (trec_eval -l 2 -o -c -M1000): nDCG@10 on the grades, RR, MAP and
 recall with relevance from grade 2, at most 1,000 results a question, means over all fifty questions: one that a run
 leaves out counts 0, and so does one that has no relevant document. MAP and recall are named by the depth that a run
-has: AP(rel=2)@100.
+has: AP(rel=2)@100. Judged@10 says how much of the top ten anybody judged.
 
 Writes results.csv (system, group, measure, value, n) and results.json (published figures, tie rules, places, tests).
 """
@@ -143,16 +143,14 @@ def read(path: Path) -> pd.DataFrame:
     return read_run(path)
 
 
-def scores(run: pd.DataFrame, judged: Any, qids: pd.Series | None, *, ties: str, relevant: int = 2) -> pd.DataFrame:
+def scores(run: pd.DataFrame, judged: Any, qids: pd.Series | None, *, ties: str) -> pd.DataFrame:
     """One row a question; MAP and recall named by the run's depth, at most 1,000."""
     depth = min(DEPTH, int(run.groupby("qid").size().max()))
-    rel = f"(rel={relevant})"
-    names = {"nDCG@10": "nDCG@10", f"RR{rel}": f"RR{rel}@{DEPTH}"}
-    names |= {
-        f"{name}{rel}@{at}": f"{name}{rel}@{at}" for name, at in (("AP", depth), ("R", min(100, depth)), ("R", depth))
-    }
-    values = evaluate(run, judged, list(names.values()), ties=ties, qids=qids)
-    return values.rename(columns={computed: name for name, computed in names.items()})
+    recalls = [f"R(rel=2)@{at}" for at in sorted({min(100, depth), depth})]
+    # every grade is at least 0, so the precision of grade 0 is the share that was judged
+    renamed = {f"RR(rel=2)@{DEPTH}": "RR(rel=2)", "P(rel=0)@10": "Judged@10"}
+    names = ["nDCG@10", f"RR(rel=2)@{DEPTH}", f"AP(rel=2)@{depth}", *recalls, "P(rel=0)@10"]
+    return evaluate(run, judged, names, ties=ties, qids=qids).rename(columns=renamed)
 
 
 def groups_of(data: DLHard, topics: pd.DataFrame) -> dict[str, list[str]]:
@@ -341,8 +339,9 @@ def report(
         print(published.round(4).to_markdown(index=False), "\n")
     print("By the rank column in place of trec_eval's order of equal scores:\n")
     print(ties.round(4).to_markdown(index=False), "\n")
-    for column in ("fold", *ANNOTATIONS, "judged_by"):
-        part = table[table["group"].str.startswith(f"{column}=") & (table["measure"] == "nDCG@10")]
+    breakdowns = [(column, "nDCG@10") for column in ("fold", *ANNOTATIONS, "judged_by")]
+    for column, measure in [*breakdowns, ("judged_by", "Judged@10")]:
+        part = table[table["group"].str.startswith(f"{column}=") & (table["measure"] == measure)]
         if len(part):
             heads = {
                 f"{group} ({n})": group for group, n in part[["group", "n"]].drop_duplicates().itertuples(index=False)
@@ -350,7 +349,7 @@ def report(
             by = part.pivot(index="system", columns="group", values="value").loc[
                 table["system"].unique(), list(heads.values())
             ]
-            print(f"nDCG@10 by {column}\n\n{by.set_axis(list(heads), axis=1).round(3).to_markdown()}\n")
+            print(f"{measure} by {column}\n\n{by.set_axis(list(heads), axis=1).round(3).to_markdown()}\n")
     for found in comparisons:
         print(f"{found['measure']}: {found['from']} -> {found['to']}, {found['systems']} systems")
         if "note" in found:

@@ -65,7 +65,7 @@ def test_every_published_figure_comes_out(scored, realdata, task, runs):
     assert all(abs(row["difference"]) <= 0.002 for row in details["published"])
     # depth 100: MAP and recall carry the depth in their names, and are beside no figure of depth 1,000
     assert {row["measure"] for row in details["published"]} == {"nDCG@10", "RR(rel=2)"}
-    assert set(table["measure"]) == {"nDCG@10", "RR(rel=2)", "AP(rel=2)@100", "R(rel=2)@100"}
+    assert set(table["measure"]) == {"nDCG@10", "RR(rel=2)", "AP(rel=2)@100", "R(rel=2)@100", "Judged@10"}
 
 
 def test_each_question_of_a_run_as_in_the_published_evaluation(script, realdata):
@@ -173,7 +173,7 @@ def test_places_by_hand(script):
     """Three systems on two questions; on the other side the first two change places.
 
     Means before .9, .5, .1 and after .4, .6, .2: one of three pairs is swapped, so tau = (2 - 1) / 3; places moved 1,
-    1, 0. """
+    1, 0."""
     measure = "nDCG@10"
 
     def values(*numbers):
@@ -198,7 +198,7 @@ def test_places_by_hand(script):
 
 def test_pair_tests_are_paired_and_corrected(script):
     """Differences 1, 1, 1, 0 and their mirror: t = .75 / .25 = 3 on 3 degrees of freedom, p = .0577; Bonferroni over 3
-pairs."""
+    pairs."""
     measure = "nDCG@10"
     frames = {
         name: pd.DataFrame({measure: numbers}, index=["1", "2", "3", "4"])
