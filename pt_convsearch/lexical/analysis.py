@@ -29,7 +29,7 @@ _EXT = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"
 _LETTER = r"[\p{WB=ALetter}\p{WB=HebrewLetter}]"
 _DIGIT = r"\p{WB=Numeric}"
 _WORD = rf"(?:[\p{{WB=ALetter}}\p{{WB=HebrewLetter}}\p{{WB=Numeric}}\p{{WB=ExtendNumLet}}]{_EXT})+"
-_PICTURE = rf"(?:\p{{Emoji_Presentation}}|\p{{Extended_Pictographic}}\uFE0F){_EXT}"
+_PICTURE = rf"(?:\p{{Extended_Pictographic}}|\p{{Emoji_Presentation}}){_EXT}"
 _UNICODE_WORD = regex.compile(
     rf"{_WORD}(?:(?:(?<={_LETTER}{_EXT})[\p{{WB=MidLetter}}\p{{WB=MidNumLet}}\p{{WB=SingleQuote}}]{_EXT}(?={_LETTER})"
     rf"|(?<={_DIGIT}{_EXT})[\p{{WB=MidNum}}\p{{WB=MidNumLet}}\p{{WB=SingleQuote}}]{_EXT}(?={_DIGIT})){_WORD})*"
@@ -80,6 +80,34 @@ def unicode_tokens(text: str) -> list[str]:
     return tokens
 
 
+def _lucene_porter() -> Callable[[list[str]], list[str]]:
+    """Porter's stemmer as Lucene has it: words of one or two letters stay, and -bli and -logi are suffixes."""
+    snowball = Stemmer.Stemmer("porter").stemWord
+
+    def stem(word: str) -> str:
+        if len(word) < 3:
+            return word
+        stemmed: str = snowball(word)
+        if stemmed.endswith("bli") and _measured(stemmed[:-3]):
+            return snowball(stemmed[:-1] + "e")  # type: ignore[no-any-return]
+        if stemmed.endswith("logi") and _measured(stemmed[:-4]):
+            return stemmed[:-1]
+        return stemmed
+
+    return lambda words: [stem(word) for word in words]
+
+
+def _measured(stem: str) -> bool:
+    """Porter's m > 0: a vowel somewhere before a consonant; y is a vowel after a consonant."""
+    vowel = seen = False
+    for i, letter in enumerate(stem):
+        vowel = letter in "aeiou" or (letter == "y" and i > 0 and not vowel)
+        if seen and not vowel:
+            return True
+        seen = seen or vowel
+    return False
+
+
 _TOKENIZERS: dict[str, Callable[[str], list[str]]] = {"lucene": lucene_tokens, "unicode": unicode_tokens}
 
 
@@ -89,7 +117,7 @@ class Analyzer:
     Args:
         tokenizer: ``"lucene"`` (StandardTokenizer, lower case, possessives removed), ``"unicode"`` (any script, Chinese and
             Japanese by character), or a function from text to tokens.
-        stemmer: None, ``"porter"``, or a Snowball name that PyStemmer knows (``"english"``, ``"german"`` …).
+        stemmer: None, ``"porter"`` (as Lucene has it), or a Snowball name that PyStemmer knows (``"english"``, ``"german"`` …).
         stopwords: None, ``"lucene"`` (its 33 English ones), or a collection of words in the tokenizer's form.
 
     Raises:
@@ -115,7 +143,9 @@ class Analyzer:
         self.by_chunk = not callable(tokenizer)
         self._tokenize: Callable[[str], Iterable[str]] = tokenizer if callable(tokenizer) else _TOKENIZERS[tokenizer]
         self._stop = LUCENE_STOPWORDS if stopwords == "lucene" else frozenset(self.stopwords or ())
-        self._stem = None if stemmer is None else Stemmer.Stemmer(stemmer).stemWords
+        self._stem: Callable[[list[str]], list[str]] | None = None
+        if stemmer is not None:
+            self._stem = _lucene_porter() if stemmer == "porter" else Stemmer.Stemmer(stemmer).stemWords
 
     def __call__(self, text: str) -> list[str]:
         """The terms of a text, in order, repeats included."""

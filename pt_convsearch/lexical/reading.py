@@ -167,9 +167,12 @@ class Reading:
         folder = self.path / "scores"
         path = folder / f"{name}.npy"
         if path.exists():
-            stored = load_array(folder, name)
-            if len(stored) == len(self.docs):
-                return stored
+            try:
+                stored = load_array(folder, name)
+                if len(stored) == len(self.docs):
+                    return stored
+            except ValueError as error:
+                logger.warning("%s is damaged (%s): computed anew", path, error)
         scores = np.empty(len(self.docs), dtype=np.float32)
         kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
         try:

@@ -129,8 +129,8 @@ class Lookup(Strings):
         for checksum in groups.tolist():
             first, last = np.searchsorted(table.checksums, [checksum, checksum + 1])
             values = [table[int(i)] for i in table.order[first:last]]
-            found += sorted({value for value in values if values.count(value) > 1})
-        return len(found), found[:limit]
+            found += {value for value in values if values.count(value) > 1}
+        return len(found), sorted(found)[:limit]
 
     def find(self, values: Iterable[str]) -> np.ndarray:
         """The number of each string, -1 where there is none."""
