@@ -139,6 +139,7 @@ def train(
     _check(pairs, locals())
     from transformers import set_seed
 
+    from .quiet import quiet
     from .towers import sides, starting_model
 
     set_seed(seed)
@@ -167,9 +168,10 @@ def train(
         model, pairs, settings, query, passage, work, evaluator=evaluator, loss=loss, refresh=refresh, device=device,
         num_workers=num_workers, options=trainer_options or {}, callbacks=callbacks, verbose=verbose, resume=resume,
     )  # fmt: skip
-    trainer.train(resume_from_checkpoint=resume)
-    if trainer.is_world_process_zero():
-        _keep(trainer, model, target, work, settings, pairs, init)
+    with quiet():
+        trainer.train(resume_from_checkpoint=resume)
+        if trainer.is_world_process_zero():
+            _keep(trainer, model, target, work, settings, pairs, init)
     trainer.accelerator.wait_for_everyone()
     return _opened(target, settings)
 
@@ -336,7 +338,9 @@ def _trainer(
         raise ValueError(
             f"batch_size={settings['batch_size']} for {settings['processes']} processes is more than the {len(pairs)} questions of {pairs!r}"
         )
-    args = _arguments(settings, batches, work, evaluator, device, num_workers, options, verbose)
+    args = _arguments(
+        settings, batches, work, evaluator, device, num_workers, options, verbose, on_gpu=model.device.type == "cuda"
+    )
     before = None
     if evaluator is not None and settings["processes"] == 1:
         before = _before(evaluator, model, work, resume)
@@ -372,6 +376,8 @@ def _arguments(
     num_workers: int,
     options: Mapping[str, Any],
     verbose: bool,
+    *,
+    on_gpu: bool,
 ) -> Any:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -402,7 +408,7 @@ def _arguments(
         "report_to": "none",
         "disable_tqdm": not verbose,
         "dataloader_num_workers": num_workers,
-        "dataloader_pin_memory": device != "cpu",
+        "dataloader_pin_memory": on_gpu,
         "ddp_find_unused_parameters": True,
     }
     return SentenceTransformerTrainingArguments(**{**given, **options})
