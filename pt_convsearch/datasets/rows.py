@@ -47,10 +47,16 @@ class TopicRows:
         """The topics frame.
 
         Raises:
-            ValueError: there is no row.
+            ValueError: there is no row, or only some have a conversation_id or a turn_number.
         """
         if not self._rows:
             raise ValueError(f"{self._path}, line 1: no question in the file: it is empty or cut")
+        for name in ("conversation_id", "turn_number"):
+            lacking = [row["qid"] for row in self._rows if row.get(name) is None]
+            if lacking and len(lacking) < len(self._rows):
+                raise ValueError(
+                    f"{self._path}, line {self._lines[lacking[0]]}: question {lacking[0]!r} has no {name}, and others have"
+                )
         names = [*_ORDER, *dict.fromkeys(name for row in self._rows for name in row if name not in _ORDER)]
         frame = pd.DataFrame(
             {
