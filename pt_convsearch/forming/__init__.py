@@ -1,6 +1,7 @@
 """From a conversation to a query: parts algebra, query formers, token budgets.
 
-``cs.form(cs.X - cs.CURRENT)`` is a transformer (Q -> Q); what stands inside is an expression over the parts of the conversation.
+``cs.form(cs.X - cs.CURRENT)`` is a transformer (Q -> Q); what stands inside is an expression over the parts of the
+conversation.
 """
 
 from pt_convsearch.forming.former import Form, form

@@ -61,7 +61,8 @@ class Budget:
         self._room = max_tokens - self._counter.special
         if self._room < 1:
             raise ValueError(
-                f"max_tokens={max_tokens} leaves no token for the query: the tokenizer adds {self._counter.special} of its own"
+                f"max_tokens={max_tokens} leaves no token for the query: the tokenizer adds "
+                f"{self._counter.special} of its own"
             )
         between = set(texts_between(sep))
         # counted between words, since some tokenizers make no token of a space but one of a space alone
@@ -79,9 +80,12 @@ class Budget:
             room = dict.fromkeys(unsure, self._room)
             while unsure:
                 counts = self._counter.counts([fitted[at][0] for at in unsure])
-                over = {at: count - self._room for at, count in zip(unsure, counts, strict=True) if count > self._room}
-                for at, excess in over.items():
-                    room[at] -= excess
+                over = {at: count for at, count in zip(unsure, counts, strict=True) if count > self._room}
+                for at, count in over.items():
+                    # by the excess, but never by more than in proportion: some tokenizers' offsets are only nearly
+                    # right
+                    nearer = max(room[at] - (count - self._room), room[at] * self._room // count)
+                    room[at] = min(room[at] - 1, nearer)
                     fitted[at] = self._fitted(rows[at], room[at])
                 unsure = list(over)
         self._known.clear()
@@ -131,7 +135,9 @@ class Budget:
             text, _ = last_tokens(said.texts[at], room, self._counter)
             kept, times[at], sure = {at: text}, 1, False
         chosen = sorted(kept)
-        query = Said([kept[at] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen])
+        query = Said(
+            [kept[at] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen]
+        )
         return joined(query, self._sep), sum(map(len, said.texts)) - sum(map(len, kept.values())), sure
 
     def _order(self, said: Said, copies: Sequence[int]) -> tuple[list[int], list[tuple[int, bool]]]:
@@ -150,11 +156,14 @@ class Budget:
     def _as_in_the_paper(self, said: Said) -> tuple[str, int, bool]:
         """q_1 whole, then the last tokens of all the rest as one list, cut anywhere."""
         copies = said.copies or [1] * len(said.texts)
-        expanded = [(text, role) for text, role, n in zip(said.texts, said.roles, copies, strict=True) for _ in range(n)]
+        expanded = [
+            (text, role) for text, role, n in zip(said.texts, said.roles, copies, strict=True) for _ in range(n)
+        ]
         head, rest = (expanded[:1], expanded[1:]) if said.first == 0 else ([], expanded)
         left = self._room - sum(self._count(text) + self._gap for text, _ in head)
         if left <= 0:
-            # without room for the rest, the slice of the published code counts from the other end: the query is too long
+            # without room for the rest, the slice of the published code counts from the other end: the query is too
+            # long
             left += sum(self._count(text) for text, _ in rest) + self._gap * (len(rest) - 1)
         kept: list[tuple[str, str]] = []
         for text, role in reversed(rest):

@@ -32,28 +32,31 @@ _STALE = ("query_toks", "query_vec", separators.COLUMN, "qcut")
 class Form(Stage):
     """Makes the query from parts of the conversation (Q -> Q); ``cs.form`` is its name in pipelines.
 
-    Input columns: ``qid``, ``query``; ``qhistory`` where the parts reach into it; ``qrewrite`` for ``REWRITE``. Output
-    columns: all of them, the former query in ``query_0`` (``pt.rewrite.reset()`` undoes the form), ``qutterance`` (q_t as it was
-    said: every later former starts from it), ``qsep`` where separators are more than white space (lexical stages of
-    this package take them out of the text again), ``qcut`` where there is a budget. ``query_toks`` and ``query_vec`` belong to the old
-    query and are dropped.
+    Input columns: ``qid``, ``query``; ``qhistory`` where the parts reach into it; ``qrewrite`` for ``REWRITE``.
+    Output columns: all of them, the former query in ``query_0`` (``pt.rewrite.reset()`` undoes the form),
+    ``qutterance`` (q_t as it was said: every later former starts from it), ``qsep`` where separators are more than
+    white space (lexical stages of this package take them out of the text again), ``qcut`` where there is a budget.
+    ``query_toks`` and ``query_vec`` belong to the old query and are dropped.
 
     Args:
-        parts: an expression over parts, e.g. ``cs.X - cs.CURRENT``. They are said in the order of the conversation; messages
-            without text are passed over. Or a function of a row (a dict of its columns, ``query`` being q_t) that returns the query,
-            or a list of messages; a function must be defined at the top level of a module to be pickled.
-        sep: what stands between parts: a str (a space for lexical engines, ``" [SEP] "`` for BERT), or a pair of tokens such as
-            ``("[U]", "[T]")``, the first between messages of one role, the second where the role changes.
-        repeat: how often a part is said, e.g. ``{cs.CURRENT: 3}``: weight for a lexical engine. Where parts overlap, the
-            greater number counts.
-        max_tokens: the most tokens of a query, the tokenizer's special ones included. ``qcut`` says how many characters of the
-            chosen parts were left out of each query; the log says how many queries were cut.
+        parts: an expression over parts, e.g. ``cs.X - cs.CURRENT``. They are said in the order of the conversation;
+            messages without text are passed over. Or a function of a row (a dict of its columns, ``query`` being q_t)
+            that returns the query, or a list of messages; a function must be defined at the top level of a module to
+            be pickled.
+        sep: what stands between parts: a str (a space for lexical engines, ``" [SEP] "`` for BERT), or a pair of
+            tokens such as ``("[U]", "[T]")``, the first between messages of one role, the second where the role
+            changes.
+        repeat: how often a part is said, e.g. ``{cs.CURRENT: 3}``: weight for a lexical engine. Where parts overlap,
+            the greater number counts.
+        max_tokens: the most tokens of a query, the tokenizer's special ones included. ``qcut`` says how many
+            characters of the chosen parts were left out of each query; the log says how many queries were cut.
         tokenizer: whose tokens: the name or path of a Hugging Face tokenizer, or a fast tokenizer; "words" (the
             default) for words as white space parts them; "characters".
-        mode: what stays. By default q_t, then q_1, then the newest messages, cut on the left between words; q_t is never
-            lost: where it alone is too long its end is kept. Extra copies by ``repeat`` come after q_t and q_1. "tail": the newest
-            messages, whatever they are, between words. "paper": what the code of Kim and Kim (2022) does: q_1 whole, and the last tokens of
-            all the rest, q_t included, cut inside a word if need be; a long q_1 makes a query that is longer than the budget.
+        mode: what stays. By default q_t, then q_1, then the newest messages, cut on the left between words; q_t is
+            never lost: where it alone is too long its end is kept. Extra copies by ``repeat`` come after q_t and q_1.
+            "tail": the newest messages, whatever they are, between words. "paper": what the code of Kim and Kim
+            (2022) does: q_1 whole, and the last tokens of all the rest, q_t included, cut inside a word if need be; a
+            long q_1 makes a query that is longer than the budget.
 
     Raises:
         pt.validate.InputValidationError: a column is missing.
@@ -62,10 +65,10 @@ class Form(Stage):
     Example:
         >>> import pt_convsearch as cs
         >>> topics = cs.topics.from_messages([[
-        ...     {"role": "user", "content": "Who wrote Dune?"}, {"role": "assistant", "content": "Frank Herbert wrote it."},
+        ...     {"role": "user", "content": "Who wrote Dune?"}, {"role": "assistant", "content": "Herbert."},
         ...     {"role": "user", "content": "When?"}]])
         >>> cs.form(cs.X)(topics)["query"].tolist()
-        ['Who wrote Dune?', 'Who wrote Dune? Frank Herbert wrote it. When?']
+        ['Who wrote Dune?', 'Who wrote Dune? Herbert. When?']
         >>> cs.form(cs.X, sep=" [SEP] ", max_tokens=3)(topics)["query"][1]
         'Dune? [SEP] When?'
 
@@ -88,7 +91,9 @@ class Form(Stage):
         self.parts = parts
         self.sep = separators.checked(sep)
         self.repeat = _checked_repeat(repeat, parts)
-        if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer) or max_tokens < 1):
+        if max_tokens is not None and (
+            isinstance(max_tokens, bool) or not isinstance(max_tokens, int | np.integer) or max_tokens < 1
+        ):
             raise ValueError(f"max_tokens is {max_tokens!r}: give a whole number of tokens, 1 or more")
         if mode not in (None, "tail", "paper"):
             raise ValueError(f"mode is {mode!r}: give None, 'tail' or 'paper'")
@@ -132,7 +137,13 @@ class Form(Stage):
             pt.validate.query_frame(inp, needed, context=self)
         except pt.validate.InputValidationError as error:
             lacks = {column for mode in error.modes for column in mode.missing_columns}
-            hint = f" {MISSING}." if "qhistory" in lacks else " cs.REWRITE reads column 'qrewrite'." if "qrewrite" in lacks else ""
+            hint = (
+                f" {MISSING}."
+                if "qhistory" in lacks
+                else " cs.REWRITE reads column 'qrewrite'."
+                if "qrewrite" in lacks
+                else ""
+            )
             raise pt.validate.InputValidationError(f"{error.args[0]}{hint}", error.modes) from None
         frame = check_queries(inp, context=self)
         if "qhistory" in needed or (callable(self.parts) and "qhistory" in frame.columns):
@@ -187,7 +198,9 @@ class Form(Stage):
             lost += some_lost
         cut = sum(count > 0 for count in lost)
         if cut:
-            logger.info("%d of %d queries cut to %d tokens, %d characters left out", cut, len(texts), self.max_tokens, sum(lost))
+            logger.info(
+                "%d of %d queries cut to %d tokens, %d characters left out", cut, len(texts), self.max_tokens, sum(lost)
+            )
         return texts, lost
 
     def _identity(self) -> tuple[Any, ...]:
@@ -214,8 +227,8 @@ class Form(Stage):
                 pickle.dumps(self.parts)
             except Exception as error:
                 raise pickle.PicklingError(
-                    f"{self!r} cannot be pickled, because its function cannot: define it at the top level of a module, not "
-                    f"as a lambda or inside another function ({error})"
+                    f"{self!r} cannot be pickled, because its function cannot: define it at the top level of a module, "
+                    f"not as a lambda or inside another function ({error})"
                 ) from error
         return {**self.__dict__, "_budget": None}
 
@@ -232,7 +245,12 @@ def _checked_repeat(repeat: Mapping[Parts, int] | None, parts: Any) -> dict[Part
     if not isinstance(parts, Parts):
         raise ValueError("repeat goes with an expression over parts; a function says by itself what it says twice")
     for part, times in repeat.items():
-        if not isinstance(part, Parts) or isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 1:
+        if (
+            not isinstance(part, Parts)
+            or isinstance(times, bool)
+            or not isinstance(times, int | np.integer)
+            or times < 1
+        ):
             raise ValueError(f"repeat holds {part!r}: {times!r}: give a part and how often it is said, 1 or more")
         if not part & parts:
             raise ValueError(f"repeat holds {part!r}, of which {parts!r} says nothing")
@@ -245,7 +263,8 @@ def _utterances(frame: pd.DataFrame) -> list[str]:
     if "qutterance" not in frame.columns:
         return queries
     return [
-        said if isinstance(said, str) else query for said, query in zip(frame["qutterance"].tolist(), queries, strict=True)
+        said if isinstance(said, str) else query
+        for said, query in zip(frame["qutterance"].tolist(), queries, strict=True)
     ]
 
 
@@ -254,8 +273,8 @@ def _rewrites(frame: pd.DataFrame) -> list[str]:
     missing = [not isinstance(rewrite, str) or _blank(rewrite) for rewrite in rewrites]
     if any(missing):
         raise ValueError(
-            f"{sum(missing)} rows have no qrewrite (qid {first_three(frame['qid'][missing])}): leave them out, or choose parts "
-            "without cs.REWRITE"
+            f"{sum(missing)} rows have no qrewrite (qid {first_three(frame['qid'][missing])}): leave them out, or choose "
+            "parts without cs.REWRITE"
         )
     return rewrites
 
@@ -268,8 +287,8 @@ def _warn_of_repeats(qids: pd.Series, utterances: list[str], column: list[list[M
     ]
     if found:
         warnings.warn(
-            f"{len(found)} of {len(qids)} histories end with their own question (qid {first_three(found)}): qhistory ends before "
-            "q_t. Nothing was changed: people do repeat themselves",
+            f"{len(found)} of {len(qids)} histories end with their own question (qid {first_three(found)}): qhistory ends "
+            "before q_t. Nothing was changed: people do repeat themselves",
             stacklevel=3,
         )
 
@@ -302,7 +321,9 @@ def _own(said: Any, qid: str, function: Any) -> Said:
     """What a user's function returned."""
     if isinstance(said, str):
         return Said([said] if said.strip() else [], [USER] if said.strip() else [], now=1 if said.strip() else 0)
-    if isinstance(said, list | tuple) and all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in said):
+    if isinstance(said, list | tuple) and all(
+        isinstance(message, dict) and isinstance(message.get("content"), str) for message in said
+    ):
         kept = [message for message in said if not _blank(message["content"])]
         return Said([message["content"] for message in kept], [message.get("role", USER) for message in kept])
     name = getattr(function, "__qualname__", repr(function))

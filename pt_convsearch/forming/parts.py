@@ -1,8 +1,8 @@
 """Parts of a conversation, and the algebra that combines them.
 
 What a part chooses depends on three things only: who says a message, how many turns before the current one it lies,
-and whether it is the conversation's first question. A part is stored as just that table, so two expressions that choose the
-same messages of every conversation are the same object in all but name.
+and whether it is the conversation's first question. A part is stored as just that table, so two expressions that
+choose the same messages of every conversation are the same object in all but name.
 """
 
 from __future__ import annotations
@@ -191,4 +191,3 @@ LAST_ANSWER = ANSWERS & last(1)
 LAST_QUESTION = QUESTIONS & last(1)
 #: the last utterance of a dialogue's context, the same as the current question
 LAST_UTTERANCE = CURRENT
-

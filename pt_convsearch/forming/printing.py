@@ -60,7 +60,9 @@ class _Search:
                         made = combine(one, other)
                         if made not in self._found:
                             left_text, right_text = self._found[one], self._found[other]
-                            self._found[made] = f"{_bracketed(left_text, sign)} {sign} {_bracketed(right_text, sign, right=True)}"
+                            self._found[made] = (
+                                f"{_bracketed(left_text, sign)} {sign} {_bracketed(right_text, sign, right=True)}"
+                            )
                             new.append(made)
         self._levels.append(new)
 
@@ -99,6 +101,12 @@ def _runs(table: tuple[bool, ...]) -> list[str]:
         while end < len(table) and table[end]:
             end += 1
         before = f" - last({at - 1})" if at > 1 else ""
-        found.append(f"(X - CURRENT{before})" if end == len(table) else f"(last({end - 1}){before})" if before else f"last({end - 1})")
+        found.append(
+            f"(X - CURRENT{before})"
+            if end == len(table)
+            else f"(last({end - 1}){before})"
+            if before
+            else f"last({end - 1})"
+        )
         at = end
     return found

@@ -1,7 +1,8 @@
 """What stands between the parts of a query.
 
-A former that joins parts with more than white space says so in column ``qsep``: the separator, or a list of separators. Lexical
-stages take these out of the text again, so a query joined by " [SEP] " scores as if it were joined by spaces.
+A former that joins parts with more than white space says so in column ``qsep``: the separator, or a list of
+separators. Lexical stages take these out of the text again, so a query joined by " [SEP] " scores as if it were
+joined by spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ def checked(sep: Separator) -> Separator:
     """
     if isinstance(sep, str):
         return sep
-    if isinstance(sep, tuple | list) and len(sep) == 2 and all(isinstance(token, str) and token.strip() for token in sep):
+    if (
+        isinstance(sep, tuple | list)
+        and len(sep) == 2
+        and all(isinstance(token, str) and token.strip() for token in sep)
+    ):
         return sep[0].strip(), sep[1].strip()
     raise ValueError(
         f"sep is {sep!r}: give a str (' ', ' [SEP] '), or two tokens ('[U]', '[T]'): between messages of one role, and "
@@ -35,7 +40,8 @@ def texts_between(sep: Separator) -> tuple[str, str]:
 
 
 def named(sep: Separator) -> str | list[str] | None:
-    """The value of column ``qsep``: what a lexical engine takes out again; None where parts are joined by white space only."""
+    """The value of column ``qsep``: what a lexical engine takes out again; None where parts are joined by white
+    space only."""
     if isinstance(sep, str):
         return sep if sep.strip() else None
     return list(texts_between(sep))

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-#: Han, Kana, Thai, Lao, Tibetan, Myanmar, Khmer: words are not parted by spaces, so a text may be cut between characters
+#: Han, Kana, Thai, Lao, Tibetan, Myanmar, Khmer: words are not parted by spaces, so a text may be cut between
+#: characters
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
@@ -85,9 +86,9 @@ class Characters:
 class Pieces:
     """The pieces of a Hugging Face tokenizer.
 
-    A conversation's words come again and again, so each word's pieces are counted once and remembered: many times faster than
-    tokenising every message. For BERT's tokenizer, which parts words before anything else, the sum is the exact count; for
-    others it is an estimate, and whoever relies on it counts the finished text.
+    A conversation's words come again and again, so each word's pieces are counted once and remembered: many times
+    faster than tokenising every message. For BERT's tokenizer, which parts words before anything else, the sum is the
+    exact count; for others it is an estimate, and whoever relies on it counts the finished text.
 
     Args:
         backend: a ``tokenizers.Tokenizer``; a copy is used, without its truncation and padding.
@@ -172,8 +173,8 @@ def _named(name: str) -> Counter:
         return Pieces(_backend(transformers.AutoTokenizer.from_pretrained(name)))
     except OSError as error:
         raise OSError(
-            f"the tokenizer {name!r} is neither a folder nor in the local cache, and could not be fetched: give the path of a "
-            f"folder that holds it, or a tokenizer object ({str(error).splitlines()[0]})"
+            f"the tokenizer {name!r} is neither a folder nor in the local cache, and could not be fetched: give "
+            f"the path of a folder that holds it, or a tokenizer object ({str(error).splitlines()[0]})"
         ) from error
 
 
@@ -184,8 +185,8 @@ def _backend(tokenizer: Any) -> Any:
             tokenizer = getattr(tokenizer, inner, tokenizer)
     if not hasattr(tokenizer, "to_str"):
         raise ValueError(
-            f"tokenizer is a {type(tokenizer).__name__}: give the name or path of a Hugging Face tokenizer, a fast tokenizer "
-            "object, 'words' or 'characters'"
+            f"tokenizer is a {type(tokenizer).__name__}: give the name or path of a Hugging Face tokenizer, a fast "
+            "tokenizer object, 'words' or 'characters'"
         )
     return tokenizer
 
@@ -214,8 +215,8 @@ def tail(text: str, room: int, by: Counter, *, forced: bool = False) -> tuple[st
         spans = by.spans(text)
         for at in range(max(0, len(spans) - room), len(spans)):
             start = spans[at][0]
-            if _begins_token(spans, at) and _begins_word(text, start):
-                return text[start:].lstrip(), len(spans) - at, False
+            if _begins_token(spans, at) and _begins_word(text, start) and (kept := text[start:].lstrip()):
+                return kept, len(spans) - at, False
     return (*last_tokens(text, room, by), True) if forced else ("", 0, False)
 
 

@@ -1,7 +1,7 @@
 """The topics frame: its columns, its checks, and the ways of building it.
 
-One row per question: ``qid``, ``query`` (the current utterance), ``qhistory`` (all earlier messages, oldest first, without
-the current one), and where known ``qrewrite``, ``qtype``, ``conversation_id``, ``turn_number``, ``answer``.
+One row per question: ``qid``, ``query`` (the current utterance), ``qhistory`` (all earlier messages, oldest first,
+without the current one), and where known ``qrewrite``, ``qtype``, ``conversation_id``, ``turn_number``, ``answer``.
 """
 
 from pt_convsearch.topics.answer_task import answers

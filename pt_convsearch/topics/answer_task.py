@@ -17,19 +17,19 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
     """A task in which every question looks for the answer that it was given, among all answers of the log.
 
     Every answer in ``answer`` is a document; so is every answer that only a history holds (the agent's turns that are
-    no rows). Empty answers are left out, and their questions stay without a judgment. Assistant messages in a row are one
-    answer, one message a line.
+    no rows). Empty answers are left out, and their questions stay without a judgment. Assistant messages in a row are
+    one answer, one message a line.
 
     Args:
         topics: a topics frame with ``answer``, from any builder or data set.
-        duplicates: what equal answers are (equal to the letter): "equal-text", one document, relevant to each of their
-            questions, so that the collection holds distinct answers; or "own-id", a document for each question, of
-            which only a question's own is relevant.
+        duplicates: what equal answers are (equal to the letter): "equal-text", one document, relevant to each of
+            their questions, so that the collection holds distinct answers; or "own-id", a document for each question,
+            of which only a question's own is relevant.
 
     Returns:
-        a :class:`Task`. ``docno`` is the qid of the (first) question that was so answered, or "{qid}:h{n}" for an answer that only
-        histories hold, at message n of the first one. History messages of the assistant carry the ``docno`` of their answer,
-        so that ``cs.DropSeen()`` knows them; a row's own answer is never in its history.
+        a :class:`Task`. ``docno`` is the qid of the (first) question that was so answered, or "{qid}:h{n}" for an
+        answer that only histories hold, at message n of the first one. History messages of the assistant carry the
+        ``docno`` of their answer, so that ``cs.DropSeen()`` knows them; a row's own answer is never in its history.
 
     Raises:
         ValueError: no column ``answer``, or what :func:`validate` refuses.
@@ -46,7 +46,9 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
     if duplicates not in ("equal-text", "own-id"):
         raise ValueError(f"duplicates is {duplicates!r}: give 'equal-text' or 'own-id'")
     if "answer" not in getattr(topics, "columns", ()):
-        raise ValueError("topics have no column 'answer' (what was answered to q_t): build them with cs.topics.from_messages")
+        raise ValueError(
+            "topics have no column 'answer' (what was answered to q_t): build them with cs.topics.from_messages"
+        )
     topics = validate(topics)
     merged = duplicates == "equal-text"
     conversation_ids = topics["conversation_id"] if "conversation_id" in topics.columns else [None] * len(topics)

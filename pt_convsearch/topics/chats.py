@@ -30,10 +30,10 @@ def from_messages(
     ``docno``, where it has one, is kept.
 
     Args:
-        log: conversations, each a dict with ``messages``, ``conversation`` or ``conversations`` (a list of messages) and
-            ``id`` or ``conversation_id`` (else a running number from 1), or just a list of messages; a frame of the same
-            columns; or the path of a file of them (JSON Lines, JSON or parquet). Messages have role and content, from and
-            value, or speaker and text.
+        log: conversations, each a dict with ``messages``, ``conversation`` or ``conversations`` (a list of messages)
+            and ``id`` or ``conversation_id`` (else a running number from 1), or just a list of messages; a frame of
+            the same columns; or the path of a file of them (JSON Lines, JSON or parquet). Messages have role and
+            content, from and value, or speaker and text.
         turns: "all", or "last" for each conversation's last user message: the question a live system must answer.
         roles: what else the log calls its speakers: ``{"bot": "assistant", "narrator": None}`` (None: left out).
         columns: fields of the conversations (language, source …) that become columns.
@@ -43,8 +43,8 @@ def from_messages(
         assistant messages in a row, one a line), conversation_id, turn_number, and ``columns``.
 
     Raises:
-        ValueError: another role, a message without role or a user message without text, an id used twice; the
-            message names the conversation.
+        ValueError: another role, a message without role or a user message without text, an id used twice; the message
+            names the conversation.
 
     Example:
         >>> import pt_convsearch as cs
@@ -84,13 +84,16 @@ def _parts(conversation: Any, number: int) -> tuple[Any, Any, Mapping[str, Any]]
         found = [field for field in LISTS if field in conversation]
         if not found:
             raise ValueError(
-                f"conversation {number} has none of {', '.join(LISTS)}: its keys are {', '.join(map(str, conversation))}"
+                f"conversation {number} has none of {', '.join(LISTS)}: "
+                f"its keys are {', '.join(map(str, conversation))}"
             )
         name = next((conversation[field] for field in IDS if conversation.get(field) is not None), number)
         messages = conversation[found[0]]
         return name, () if messages is None else messages, conversation
     if isinstance(conversation, str) or not hasattr(conversation, "__iter__"):
-        raise ValueError(f"conversation {number} is {type(conversation).__name__}: give a dict with messages, or a list of them")
+        raise ValueError(
+            f"conversation {number} is {type(conversation).__name__}: give a dict with messages, or a list of them"
+        )
     messages = list(conversation)
     if messages and all(isinstance(message, Mapping) and "messages" in message for message in messages):
         raise ValueError(f"conversation {number} is a list of conversations: give one list of conversations")

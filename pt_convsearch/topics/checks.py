@@ -51,7 +51,8 @@ def check_queries(frame: pd.DataFrame, *, context: pt.Transformer | None = None)
 
     Raises:
         pt.validate.InputValidationError: ``qid`` or ``query`` is missing.
-        ValueError: a qid that is repeated or no id, or a query that is None, NaN or no str; the message names the qids.
+        ValueError: a qid that is repeated or no id, or a query that is None, NaN or no str; the message names the
+            qids.
     """
     pt.validate.query_frame(frame, ["query"], context=context)
     qids = as_ids(frame["qid"], "qid")

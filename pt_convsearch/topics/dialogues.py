@@ -23,16 +23,16 @@ def from_dialogues(
     """Topics from dialogues: one row per utterance of the user; everybody else speaks as the assistant.
 
     Args:
-        dialogues: each a dict with ``utterances`` (a list) and ``dialogue_id`` (else ``id``, else a running number from 1), or
-            just the list; or the path of a file of them. An utterance is a dict with ``speaker`` and ``text``, a pair
-            (speaker, text), or a str (then speakers alternate).
-        user: who asks: a speaker's name, a collection of names, or a function of the name; by default whoever
-            opens the dialogue.
+        dialogues: each a dict with ``utterances`` (a list) and ``dialogue_id`` (else ``id``, else a running number
+            from 1), or just the list; or the path of a file of them. An utterance is a dict with ``speaker`` and
+            ``text``, a pair (speaker, text), or a str (then speakers alternate).
+        user: who asks: a speaker's name, a collection of names, or a function of the name; by default whoever opens
+            the dialogue.
         turns: "all", or "last" for each dialogue's last utterance of the user.
 
     Returns:
-        a topics frame: qid, query, qhistory, answer, conversation_id, turn_number. Utterances of one role in a row stay
-        separate messages; those without text are left out.
+        a topics frame: qid, query, qhistory, answer, conversation_id, turn_number. Utterances of one role in a row
+        stay separate messages; those without text are left out.
 
     Raises:
         ValueError: an utterance without speaker or text, an id used twice, or a ``user`` who speaks nowhere.
@@ -57,7 +57,9 @@ def from_dialogues(
         asked += sum(message["role"] == USER for message in messages)
         rows.add(dialogue.name, messages)
     if speakers and not asked:
-        raise ValueError(f"user={user!r} speaks in none of the dialogues; speakers are {', '.join(sorted(speakers)[:5])} …")
+        raise ValueError(
+            f"user={user!r} speaks in none of the dialogues; speakers are {', '.join(sorted(speakers)[:5])} …"
+        )
     return rows.frame()
 
 
@@ -78,7 +80,9 @@ def read_dialogues(dialogues: Any) -> Iterator[Dialogue]:
         if isinstance(dialogue, Mapping):
             found = [field for field in _LISTS if field in dialogue]
             if not found:
-                raise ValueError(f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(dialogue)}")
+                raise ValueError(
+                    f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(dialogue)}"
+                )
             name = next((dialogue[field] for field in _IDS if dialogue.get(field) is not None), number)
             utterances = dialogue[found[0]]
         said = [_utterance(value, name, at) for at, value in enumerate(utterances)]
@@ -92,7 +96,9 @@ def _utterance(value: Any, name: Any, at: int) -> Utterance:
         speaker, text = ("first", "second")[at % 2], value
     elif isinstance(value, Mapping):
         speaker = next((value[key] for key in ("speaker", "role", "from", "user") if value.get(key) is not None), None)
-        text = next((value[key] for key in ("text", "utterance", "content", "value") if value.get(key) is not None), None)
+        text = next(
+            (value[key] for key in ("text", "utterance", "content", "value") if value.get(key) is not None), None
+        )
     elif isinstance(value, list | tuple) and len(value) == 2:
         speaker, text = value
     else:

@@ -21,12 +21,12 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     """Topics from a file: a topics frame as :func:`write` leaves it, or a log that a builder understands.
 
     Records with ``query`` are topics; with ``messages``, ``conversation`` or ``conversations`` a chat log
-    (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with ``turn`` or ``turns`` lists, or
-    ``raw_utterance``, turns as in CAsT (:func:`from_turns`).
+    (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with ``turn`` or ``turns`` lists,
+    or ``raw_utterance``, turns as in CAsT (:func:`from_turns`).
 
     Args:
         path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz.
-        columns: other names of columns or fields, old to new, e.g. ``{"history": "qhistory", "rewrite": "qrewrite"}``.
+        columns: other names of columns or fields, old to new, e.g. ``{"history": "qhistory"}``.
         options: handed to the builder (``turns``, ``user``, ``roles`` …).
 
     Returns:
@@ -37,7 +37,7 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
         ValueError: a line that is not JSON, records of a shape nobody knows, or what :func:`validate` refuses.
 
     Example:
-        ``cs.topics.read("test.topics.jsonl", columns={"history": "qhistory", "rewrite": "qrewrite", "turn": "turn_number"})``
+        ``cs.topics.read("test.topics.jsonl", columns={"history": "qhistory", "rewrite": "qrewrite"})``
     """
     from pt_convsearch.topics.chats import LISTS, from_messages
     from pt_convsearch.topics.dialogues import from_dialogues
@@ -71,8 +71,8 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
     """Write topics to JSON Lines (one object a row) or parquet, by the name's ending; :func:`read` gives them back.
 
     Nothing is lost: texts such as "NA", quotes, emoji, line ends, lists and nulls come back as they were, ints as
-    ints. Only JSON Lines has no categories: such a column comes back as text (parquet keeps them and their order).
-    A kill leaves an older file as it was.
+    ints. Only JSON Lines has no categories: such a column comes back as text (parquet keeps them and their order). A
+    kill leaves an older file as it was.
 
     Args:
         topics: a topics frame; checked by :func:`validate` first.

@@ -15,11 +15,13 @@ def from_frame(
     """Topics from a frame with one row per question and a column that holds what was said before.
 
     Args:
-        frame: columns ``query``, ``history`` (see there), and ``qid`` or else ``conversation_id`` and ``turn_number``. Without
-            ``query``, the last message of the history is the question (it must be the user's) and is taken out.
+        frame: columns ``query``, ``history`` (see there), and ``qid`` or else ``conversation_id`` and
+            ``turn_number``. Without ``query``, the last message of the history is the question (it must be the
+            user's) and is taken out.
         history: the column of histories, oldest message first: lists of messages (role and content, from and value,
             speaker and text), lists of strings, or either as JSON text. It becomes ``qhistory``.
-        strings: who says the strings of a list: "alternate" (the user first, then the assistant, and so on) or "user".
+        strings: who says the strings of a list: "alternate" (the user first, then the assistant, and so on) or
+            "user".
         roles: what else the frame calls its speakers, e.g. ``{"bot": "assistant"}``.
 
     Returns:
@@ -44,14 +46,21 @@ def from_frame(
     if "qid" not in frame.columns:
         if not {"conversation_id", "turn_number"} <= set(frame.columns):
             raise ValueError("the frame has no column 'qid', nor 'conversation_id' and 'turn_number' to make it from")
-        conversations, turns = as_ids(frame["conversation_id"], "conversation_id"), as_ids(frame["turn_number"], "turn_number")
+        conversations, turns = (
+            as_ids(frame["conversation_id"], "conversation_id"),
+            as_ids(frame["turn_number"], "turn_number"),
+        )
         frame.insert(0, "qid", conversations + "_" + turns)
     qids = as_ids(frame["qid"], "qid")
     frame["qhistory"] = histories(frame["qhistory"], qids, name=history, strings=strings, roles=roles)
     if "query" not in frame.columns:
         for qid, messages in zip(qids, frame["qhistory"], strict=True):
             if not messages or messages[-1]["role"] != "user":
-                raise ValueError(f"{history} of qid {qid!r} does not end with a user's message, and there is no column 'query'")
+                raise ValueError(
+                    f"{history} of qid {qid!r} does not end with a user's message, and there is no column 'query'"
+                )
         frame.insert(1, "query", [messages[-1]["content"] for messages in frame["qhistory"]])
-        frame["qhistory"] = pd.Series([messages[:-1] for messages in frame["qhistory"]], dtype=object, index=frame.index)
+        frame["qhistory"] = pd.Series(
+            [messages[:-1] for messages in frame["qhistory"]], dtype=object, index=frame.index
+        )
     return validate(frame)

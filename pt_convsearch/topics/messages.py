@@ -94,11 +94,11 @@ def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> st
     content = next((value[field] for field in _CONTENT_FIELDS if value.get(field) is not None), None)
     if isinstance(content, str):
         return clean_text(content)
-    if content is None or content != content if not _is_list(content) else False:
+    if content is None or isinstance(content, float):
         if role == ASSISTANT:
             return ""
-        raise ValueError(f"message {number} of {where} is a user's and has no text (None or NaN): give a str")
-    if not _is_list(content):
+        raise ValueError(f"message {number} of {where} is a user's and has no text ({content!r}): give a str")
+    if not isinstance(content, list | tuple | np.ndarray):
         raise ValueError(f"message {number} of {where} has {_shown(content)} as content: give a str or a list of parts")
     joined = ""
     for part in content:
@@ -116,7 +116,9 @@ def clean_text(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def as_history(value: Any, where: str, *, strings: str = "alternate", reader: MessageReader | None = None) -> list[Message]:
+def as_history(
+    value: Any, where: str, *, strings: str = "alternate", reader: MessageReader | None = None
+) -> list[Message]:
     """A history in any of its shapes as a list of messages.
 
     Args:

@@ -1,4 +1,5 @@
-"""Full-rank retrieval of responses: the context of each response turn is the query, all responses are the collection."""
+"""Full-rank retrieval of responses: the context of each response turn is the query, all responses are the
+collection."""
 
 from __future__ import annotations
 
@@ -24,21 +25,22 @@ def responses(
 ) -> Task:
     """A task in which every context looks for the response that followed it, among the responses of all dialogues.
 
-    A turn is a run of utterances by one speaker; each turn by somebody else than the user, the opening one excepted, is a
-    response: a document, and the topic whose context it answers. The last utterance of the context is ``query``
+    A turn is a run of utterances by one speaker; each turn by somebody else than the user, the opening one excepted,
+    is a response: a document, and the topic whose context it answers. The last utterance of the context is ``query``
     (``cs.CURRENT``), what came before is ``qhistory``; ``cs.X`` is the whole context.
 
     Args:
         dialogues: as :func:`from_dialogues` takes them.
-        duplicates: which responses are relevant: "own-id", the one that followed; "equal-text", every one of equal text (to the
-            letter), as in the paper. All stay documents, so with "equal-text" success@k is the measure, not recall.
+        duplicates: which responses are relevant: "own-id", the one that followed; "equal-text", every one of equal
+            text (to the letter), as in the paper. All stay documents, so with "equal-text" success@k is the measure,
+            not recall.
         user: who asks (see :func:`from_dialogues`); by default whoever opens the dialogue.
         join_turns: make the utterances of a turn one message, with a space between them. Otherwise they stay separate
             messages ([U] between them); the response is joined either way.
 
     Returns:
-        a :class:`Task`. qid and docno are "{dialogue}_{turns before the response}"; history messages that are responses carry
-        their ``docno``; ``answer`` is the response.
+        a :class:`Task`. qid and docno are "{dialogue}_{turns before the response}"; history messages that are
+        responses carry their ``docno``; ``answer`` is the response.
 
     Raises:
         ValueError: as :func:`from_dialogues`.

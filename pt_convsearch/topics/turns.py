@@ -31,19 +31,21 @@ def from_turns(
     """Topics from records of turns: the history of a turn is what the turns before it hold.
 
     Args:
-        records: one dict per turn, with a conversation (``conversation_id``, ``topic_number``, ``topic`` or ``number``), a turn
-            (``turn_number``, ``turn``, ``number`` or ``turn_id``), an utterance (``raw_utterance``, ``utterance``, ``query`` or
-            ``question``), and where known an answer (``response``, ``answer`` or ``passage``), its docno (``answer_docno``,
-            ``canonical_docno``, ``manual_canonical_result_id``, ``canonical_result_id`` with ``passage_id``), and a rewrite
-            (``manual_rewritten_utterance``, ``resolved_utterance``, ``manual_rewrite``, ``qrewrite`` or ``rewrite``). Or CAsT's own nesting: one dict per
-            conversation with ``number`` and a list ``turn`` or ``turns``. Or the path of a file of either.
+        records: one dict per turn, with a conversation (``conversation_id``, ``topic_number``, ``topic`` or
+            ``number``), a turn (``turn_number``, ``turn``, ``number`` or ``turn_id``), an utterance
+            (``raw_utterance``, ``utterance``, ``query`` or ``question``), and where known an answer (``response``,
+            ``answer`` or ``passage``), its docno (``answer_docno``, ``canonical_docno``,
+            ``manual_canonical_result_id``, ``canonical_result_id`` with ``passage_id``), and a rewrite
+            (``manual_rewritten_utterance``, ``resolved_utterance``, ``manual_rewrite``, ``qrewrite`` or ``rewrite``).
+            Or CAsT's own nesting: one dict per conversation with ``number`` and a list ``turn`` or ``turns``. Or the
+            path of a file of either.
         passages: texts by docno, for answers that are named and not given.
         columns: fields of the turns (or of their conversation) that become columns.
 
     Returns:
-        a topics frame: qid ("{conversation}_{turn}", or the record's own qid), query, qhistory, answer, conversation_id,
-        turn_number, qrewrite where any turn has one, and ``columns``. Turns are sorted by number (10 after 9) within a
-        conversation; the answers of earlier turns are history, a turn's own never is.
+        a topics frame: qid ("{conversation}_{turn}", or the record's own qid), query, qhistory, answer,
+        conversation_id, turn_number, qrewrite where any turn has one, and ``columns``. Turns are sorted by number (10
+        after 9) within a conversation; the answers of earlier turns are history, a turn's own never is.
 
     Raises:
         ValueError: a turn without number or utterance, a number used twice in a conversation.
@@ -75,7 +77,9 @@ def from_turns(
         for number, record in turns:
             messages.extend(_said(record, f"turn {number} of conversation {name!r}", passages))
         found = [record for _, record in turns]
-        qids = [_as_id(record["qid"], "qid") if _has(record.get("qid")) else f"{name}_{number}" for number, record in turns]
+        qids = [
+            _as_id(record["qid"], "qid") if _has(record.get("qid")) else f"{name}_{number}" for number, record in turns
+        ]
         extras = {"qrewrite": [_first(record, _REWRITE) for record in found]}
         extras.update({column: [record.get(column) for record in found] for column in columns})
         rows.add(name, messages, qids=qids, turn_numbers=numbers, extras=extras)
@@ -103,8 +107,8 @@ def _flat(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[s
 def _number(record: Mapping[str, Any], conversation: str) -> int:
     value = _first(record, _TURN)
     try:
-        number = int(value)  # type: ignore[arg-type]
-        if number == float(value):  # type: ignore[arg-type]
+        number = int(value)
+        if number == float(value):
             return number
     except (TypeError, ValueError):
         pass

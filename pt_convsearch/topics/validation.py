@@ -16,9 +16,9 @@ _TEXTS = ("query", "answer", "qrewrite", "qutterance")
 def validate(topics: pd.DataFrame) -> pd.DataFrame:
     """The topics frame as it should be.
 
-    Ids become str once (3 and 3.0 are "3"), texts pandas' str, ``turn_number`` int64, every history a list of messages
-    (role "user" or "assistant", content, where known docno; oldest first, without q_t), the index a plain count. All
-    other columns stay as they are. The frame that was given is not changed.
+    Ids become str once (3 and 3.0 are "3"), texts pandas' str, ``turn_number`` int64, every history a list of
+    messages (role "user" or "assistant", content, where known docno; oldest first, without q_t), the index a plain
+    count. All other columns stay as they are. The frame that was given is not changed.
 
     Args:
         topics: a frame with qid, query and qhistory.
@@ -28,16 +28,17 @@ def validate(topics: pd.DataFrame) -> pd.DataFrame:
 
     Raises:
         pt.validate.InputValidationError: ``qid`` or ``query`` is missing.
-        ValueError: ``qhistory`` is missing, a qid stands in more than one row or is no id, a query is None or NaN, or a
-            history is none; the message names the column and the qid.
+        ValueError: ``qhistory`` is missing, a qid stands in more than one row or is no id, a query is None or NaN, or
+            a history is none; the message names the column and the qid.
 
     Warns:
-        UserWarning: a history holds its own question or answer; with the count and the first qids. It is never refused:
-            people do repeat themselves.
+        UserWarning: a history holds its own question or answer; with the count and the first qids. It is never
+            refused: people do repeat themselves.
 
     Example:
         >>> import pandas as pd, pt_convsearch as cs
-        >>> topics = cs.topics.validate(pd.DataFrame({"qid": [7], "query": ["And then?"], "qhistory": [["Hi.", "Hello!"]]}))
+        >>> frame = pd.DataFrame({"qid": [7], "query": ["And then?"], "qhistory": [["Hi.", "Hello!"]]})
+        >>> topics = cs.topics.validate(frame)
         >>> topics.qid[0], topics.qhistory[0]
         ('7', [{'role': 'user', 'content': 'Hi.'}, {'role': 'assistant', 'content': 'Hello!'}])
     """
