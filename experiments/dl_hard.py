@@ -41,8 +41,9 @@ def main(argv: list[str] | None = None) -> int:
     started = time.perf_counter()
     data = open_data(args)
     topics, judged = data.get_topics(), judgments(data.get_qrels())
-    runs = {name: read(path) for name, path in find_runs(args.runs, args.task)}
+    runs = {name: read_run(path) for name, path in find_runs(args.runs, args.task)}
     groups = groups_of(data, topics)
+    missing = {name: len(set(topics["qid"]) - set(run["qid"])) for name, run in runs.items()}
     read_in = time.perf_counter() - started
 
     per_question = {name: scores(run, judged, topics["qid"], ties=args.ties) for name, run in runs.items()}
@@ -54,13 +55,15 @@ def main(argv: list[str] | None = None) -> int:
     comparisons = list(compare(args, data, topics, per_question, judged))
     tests = {measure: pair_tests(per_question, list(runs), measure, correction_of(args)) for measure in OFFICIAL}
 
-    report(args, table, published, ties, comparisons)
+    remarks = list(strange(per_question, missing))
+    report(args, table, published, ties, comparisons, remarks)
     write_results(
         args.out,
         table,
         settings={
             "task": args.task, "ties": args.ties, "correction": args.correction, "test": "paired t-test, two-sided",
             "questions": len(topics), "relevant from grade": 2, "runs": {name: len(run) for name, run in runs.items()},
+            "questions without results": missing, "remarks": remarks,
             "tags": {name: sorted(run["tag"].unique()) for name, run in runs.items()},
         },
         timings={"reading": round(read_in, 3), "all": round(time.perf_counter() - started, 3)},
@@ -89,7 +92,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--trec-figures", type=Path, help="instead: a CSV of system,measure,value (measure nDCG@10 or RR(rel=2))"
     )
     parser.add_argument("--ties", default="trec_eval", choices=("trec_eval", "rank"), help="order of equal scores")
-    parser.add_argument("--correction", default="holm", help="of the paired tests: holm, bonferroni … or none")
+    parser.add_argument("--correction", default="holm", help="of the paired tests: holm, bonferroni, or none")
     args = parser.parse_args(argv)
     if bool(args.trec_runs) != bool(args.trec_qrels):
         parser.error("--trec-runs and --trec-qrels go together")
@@ -139,10 +142,6 @@ def find_runs(places: list[Path], task: str) -> Iterator[tuple[str, Path]]:
     yield from found.items()
 
 
-def read(path: Path) -> pd.DataFrame:
-    return read_run(path)
-
-
 def scores(run: pd.DataFrame, judged: Any, qids: pd.Series | None, *, ties: str) -> pd.DataFrame:
     """One row a question; MAP and recall named by the run's depth, at most 1,000."""
     depth = min(DEPTH, int(run.groupby("qid").size().max()))
@@ -181,6 +180,15 @@ def long(per_question: dict[str, pd.DataFrame], groups: dict[str, list[str]]) ->
     return pd.DataFrame(rows, columns=["system", "group", "measure", "value", "n"])
 
 
+def strange(per_question: dict[str, pd.DataFrame], missing: dict[str, int]) -> Iterator[str]:
+    """What about a run may not be as its owner thinks."""
+    for name, count in missing.items():
+        if count:
+            yield f"{name} has no results for {count} of the questions: they count 0"
+        if not per_question[name]["Judged@10"].any():
+            yield f"{name} has no judged document in any top ten: is it a run of the other task?"
+
+
 def beside_published(data: DLHard, per_question: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Each published figure that can be set beside one of ours: MAP and R@1000 only for runs of depth 1,000."""
     ours = {"nDCG@10": "nDCG@10", "RR": "RR(rel=2)", "MAP": f"AP(rel=2)@{DEPTH}", "R@1000": f"R(rel=2)@{DEPTH}"}
@@ -215,7 +223,7 @@ def compare(
     correction = correction_of(args)
     if args.trec_runs:
         trec = judgments(pd.concat([read_qrels(path) for path in args.trec_qrels], ignore_index=True))
-        runs = {name: read(path) for name, path in find_runs(args.trec_runs, args.task)}
+        runs = {name: read_run(path) for name, path in find_runs(args.trec_runs, args.task)}
         covered = topics["qid"][topics["qid"].isin(set().union(*(run["qid"] for run in runs.values())))]
         before = {name: scores(run, trec, None, ties=args.ties) for name, run in runs.items()}
         after = {
@@ -326,10 +334,17 @@ def agreement_of(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> d
 
 
 def report(
-    args: argparse.Namespace, table: pd.DataFrame, published: pd.DataFrame, ties: pd.DataFrame, comparisons: list
+    args: argparse.Namespace,
+    table: pd.DataFrame,
+    published: pd.DataFrame,
+    ties: pd.DataFrame,
+    comparisons: list[dict[str, Any]],
+    remarks: list[str],
 ) -> None:
     """The tables as Markdown."""
     print(f"# DL-HARD, {args.task}, ties by {args.ties}\n")
+    for remark in remarks:
+        print(f"Mind: {remark}")
     means = table[table["group"] == "All"].pivot(index="system", columns="measure", values="value")
     print(means.loc[table["system"].unique(), table["measure"].unique()].round(4).to_markdown(), "\n")
     if len(published):

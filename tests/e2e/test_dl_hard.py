@@ -153,6 +153,34 @@ def test_a_cut_run_is_named_by_file_and_line(script, realdata, tmp_path):
         )
 
 
+def test_a_run_of_the_other_task_and_a_short_one_are_remarked(script, realdata, tmp_path, capsys):
+    folder = realdata / "dl-hard"
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    shutil.copy(folder / "runs" / "doc" / "bm25.run.gz", runs / "documents.run.gz")
+    run = script.cs.dataset("dl-hard/passage", path=folder).get_results("bm25")
+    short = run[run["qid"] == "915593"]
+    (runs / "short.run").write_text(
+        "".join(
+            f"{q} Q0 {d} {r} {s} x\n"
+            for q, d, r, s in zip(short.qid, short.docno, short["rank"], short.score, strict=True)
+        ),
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    script.main(["--task", "passage", "--runs", str(runs), "--data", str(folder), "--out", str(out)])
+    shown = capsys.readouterr().out
+    assert "documents has no judged document" in shown
+    assert "short has no results for 49 of the questions" in shown
+    ours = (
+        pd.read_csv(out / "results.csv").query("group == 'All' and measure == 'nDCG@10'").set_index("system")["value"]
+    )
+    assert ours["documents"] == 0
+    # 49 zeros and one question: its own value over fifty
+    whole = script.scores(run, script.cs.dataset("dl-hard/passage", path=folder).get_qrels(), ["915593"], ties="rank")
+    assert ours["short"] == pytest.approx(float(whole["nDCG@10"].iloc[0]) / 50)
+
+
 def test_no_run_at_all(script, realdata, tmp_path):
     with pytest.raises(SystemExit, match="no run"):
         script.main(
