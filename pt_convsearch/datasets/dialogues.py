@@ -87,10 +87,12 @@ class ResponseDataset(Dataset):
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         """One row per context: qid, query (its last utterance), qhistory, answer (the response), conversation_id,
         turn_number."""
+        self._only(variant)
         return self.task().topics.copy()
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         """qid, docno, label (1), by the policy for duplicates; over the whole collection."""
+        self._only(variant)
         task = self.task()
         if not (self._is_joint() and self.duplicates == "equal-text"):
             return task.qrels.copy()
@@ -119,6 +121,7 @@ class ResponseDataset(Dataset):
 
     def get_results(self, variant: str | None = None) -> pd.DataFrame:
         """:meth:`candidates` as results to be re-ranked: the topics' columns, docno, text, score 0, rank."""
+        self._only(variant)
         given = self.candidates().drop(columns="label")
         results = self.get_topics().merge(given, on="qid", how="inner", sort=False)
         results["score"] = 0.0
@@ -136,6 +139,10 @@ class ResponseDataset(Dataset):
 
     def _own_task(self) -> Task:
         raise NotImplementedError
+
+    def _only(self, variant: str | None) -> None:
+        if variant is not None:
+            raise ValueError(f"convsearch:{self.name} has no variants, so none called {variant!r}")
 
     def _is_joint(self) -> bool:
         return self.collection == "train+split" and self.split != TRAIN and TRAIN in self.splits

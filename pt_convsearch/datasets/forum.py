@@ -38,12 +38,17 @@ def read_forum(path: PathLike) -> Iterator[dict[str, Any]]:
         utterances = field(item, "utterances", list, where)
         yield {
             "dialogue_id": dialogue_id,
-            "category": str(field(item, "category", (str, int), where, "")),
-            "title": str(field(item, "title", (str, int), where, "")),
+            "category": _label(item.get("category")),
+            "title": _label(item.get("title")),
             "utterances": [
                 _utterance(one, f"{where}, utterance {n}") for n, one in enumerate(_ordered(utterances, where), 1)
             ],
         }
+
+
+def _label(value: Any) -> str:
+    """A label as text; "" where the file has none (null, or the NaN that pandas writes)."""
+    return "" if value is None or value != value else str(value)
 
 
 def _ordered(utterances: list[Any], where: str) -> list[dict[str, Any]]:

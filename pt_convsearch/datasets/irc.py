@@ -42,7 +42,7 @@ class IRC(ResponseDataset):
     """Threads of technical help: the opener asks, everybody else (bots included) answers.
 
     Args:
-        name: ``"irc/train"``, ``"irc/dev"`` or ``"irc/test"``.
+        name: ``"irc/train"``, ``"irc/dev"`` (or ``"irc/valid"``) or ``"irc/test"``.
         instances: "published": where ``SPLIT.ids.tsv`` lies beside the dialogues, its instances only (in training at
             most four a dialogue); "all": every turn by somebody other than the opener.
         join_turns: make messages of one speaker in a row one message, as in the TSV files of these dialogues.
@@ -53,7 +53,8 @@ class IRC(ResponseDataset):
     splits = SPLITS
 
     def __init__(self, name: str, *, instances: str = "published", join_turns: bool = True, **options: Any):
-        super().__init__(name, **options)
+        # the other collections call it valid
+        super().__init__("irc/dev" if name == "irc/valid" else name, **options)
         if self.split not in SPLITS:
             raise KeyError(f"no data set is called {name!r}: {', '.join(f'irc/{split}' for split in SPLITS)}")
         if instances not in ("published", "all"):

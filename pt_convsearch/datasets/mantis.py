@@ -12,6 +12,7 @@ from pt_convsearch.datasets.cache import find
 from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.forum import read_forum
 from pt_convsearch.datasets.instances import instance_task
+from pt_convsearch.datasets.lines import iter_lines
 from pt_convsearch.datasets.response_tsv import read_response_tsv, tsv_candidates
 from pt_convsearch.datasets.source import File, Source
 from pt_convsearch.topics import Task, responses
@@ -19,6 +20,9 @@ from pt_convsearch.topics import Task, responses
 SPLITS = ("train", "valid", "test")
 _AT_SOURCE = {"train": "train", "valid": "dev", "test": "test"}
 _HOW = "It is on Google Drive, by way of https://guzpenha.github.io/MANtIS/: unpack it and give the folder as path=."
+_SEEN = "the form that the distributor's page and code describe"
+#: the TSV files by the names they go by: mantis_10, mantis_50, and what transformer_rankers makes of the first
+_TSV = {"tsv": "data_{0}_easy.tsv", "tsv-50": "data_{0}.tsv", "tsv-renamed": "{1}.tsv"}
 #: the window of the distributor's own instances, in utterances before the last question
 _WINDOW = 10
 
@@ -32,18 +36,10 @@ SOURCE = Source(
         file
         for split, theirs in _AT_SOURCE.items()
         for file in (
-            File(
-                split,
-                f"merged_{theirs}.json",
-                how=_HOW,
-                checked="the form that the distributor's page and code describe",
-            ),
-            File(
-                f"{split}-tsv",
-                f"data_{theirs}_easy.tsv",
-                how=_HOW,
-                optional=True,
-                checked="the form that the page describes",
+            File(split, f"merged_{theirs}.json", how=_HOW, checked=_SEEN),
+            *(
+                File(f"{split}-{key}", name.format(theirs, split), how=_HOW, optional=True, checked=_SEEN)
+                for key, name in _TSV.items()
             ),
             File(f"{split}-lookup", f"data_{theirs}_easy_lookup.txt", how=_HOW, optional=True),
         )
@@ -124,18 +120,31 @@ class MANtIS(ResponseDataset):
                     }
 
     def _instances(self) -> Iterator[dict[str, Any]]:
-        for instance in read_response_tsv(self.file(f"{self.split}-tsv"), quoting="csv"):
+        key = self._tsv_key() or f"{self.split}-tsv"
+        dialogue_of = self._lookup() if key == f"{self.split}-tsv" else []
+        for instance in read_response_tsv(self.file(key), quoting="csv"):
+            if dialogue_of:
+                if instance["line"] > len(dialogue_of):
+                    raise ValueError(f"{self.file(f'{self.split}-lookup')}: it is cut: {self.file(key)} has more lines")
+                instance["conversation_id"] = f"{self.split}-{dialogue_of[instance['line'] - 1]}"
             yield {**instance, "dialogue_id": f"{self.split}-{instance['dialogue_id']}"}
+
+    def _lookup(self) -> list[str]:
+        """The dialogue of each line of the TSV, where the list lies beside it."""
+        if not self._on_disk(f"{self.split}-lookup"):
+            return []
+        return [line.strip() for _, line in iter_lines(self.file(f"{self.split}-lookup"))]
 
     def _form(self) -> str:
         if self.form is not None:
             return self.form
-        have = {
-            key
-            for key in (self.split, f"{self.split}-tsv")
-            if key in self.files or find(SOURCE, SOURCE.file(key), self.path)
-        }
-        return "tsv" if have == {f"{self.split}-tsv"} else "json"
+        return "tsv" if self._tsv_key() and not self._on_disk(self.split) else "json"
+
+    def _tsv_key(self) -> str | None:
+        return next((f"{self.split}-{key}" for key in _TSV if self._on_disk(f"{self.split}-{key}")), None)
+
+    def _on_disk(self, key: str) -> bool:
+        return key in self.files or find(SOURCE, SOURCE.file(key), self.path) is not None
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "form": self.form, "mode": self.mode}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,15 @@ from pt_convsearch.datasets.instances import instance_task
 from pt_convsearch.topics import Task
 
 
+_HEADER = ("context", "response")
+_SEPARATOR = re.compile(r"\[(?:UTTERANCE|TURN)_SEP\]")
+
+
 def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict[str, Any]]:
     """The instances of a response-ranking file, streamed: one per context, with its true response and given negatives.
+
+    The two-column form ``context, response`` with a header and separators in the context, which transformer_rankers makes
+    of these files, is read as well.
 
     A line is ``label \\t u1 \\t … \\t un \\t candidate``; label 1 marks the true response, 0 a negative. Lines that
     follow each other with the same context belong to one instance, as MANtIS, MSDialog and the Ubuntu IRC dialogues
@@ -41,6 +49,9 @@ def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict
     """
     if quoting not in ("none", "csv"):
         raise ValueError(f"quoting={quoting!r}: it is 'none' or 'csv'")
+    if _is_frame(path):
+        yield from _frame_instances(path)
+        return
     count = 0
     context: list[str] | None = None
     truths: list[tuple[int, str]] = []
@@ -48,9 +59,7 @@ def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict
     for number, cells in iter_tsv(path):
         label = cells[0].strip()
         if label not in ("0", "1"):
-            raise ValueError(
-                f"{path}, line {number}: label {cells[0]!r:.40} where 0 or 1 is due (the file has no header)"
-            )
+            raise ValueError(f"{path}, line {number}: label {cells[0]!r:.40} where 0 or 1 is due (there is no header)")
         if len(cells) < 3:
             raise ValueError(
                 f"{path}, line {number}: {len(cells)} cells where label, at least one utterance, response are due"
@@ -83,6 +92,19 @@ def _instances(
             "response": response,
             "negatives": list(negatives),
         }
+
+
+def _is_frame(path: PathLike) -> bool:
+    return next((cells == list(_HEADER) for _, cells in iter_tsv(path)), False)
+
+
+def _frame_instances(path: PathLike) -> Iterator[dict[str, Any]]:
+    """The two columns that transformer_rankers writes with pandas: the context with separators in it, and the response."""
+    for count, (number, cells) in enumerate(iter_tsv(path, columns=2), -1):
+        if count >= 0:
+            context, response = map(_unquoted, cells)
+            texts = [text.strip() for text in _SEPARATOR.split(context)]
+            yield from _instances([text for text in texts if text], [(number, response)], [], count)
 
 
 def _unquoted(cell: str) -> str:

@@ -81,11 +81,15 @@ class UDC(ResponseDataset):
 
     def get_dialogues(self) -> Iterator[dict[str, Any]]:
         """The examples, streamed: dialogue_id, utterances, responses (the right ones), candidates (docno, text)."""
+        return self._examples(candidates=True)
+
+    def _examples(self, *, candidates: bool) -> Iterator[dict[str, Any]]:
         half = self.split if self.split in ("valid", "test") else None
         file = "dev" if half else self.split
         first, last = self._bounds() if half else (0, None)
         answers = self.file("blind-answers") if file == "blind" else None
-        for at, example in enumerate(read_noesis(self.file(file), names=self.names, answers=answers)):
+        examples = read_noesis(self.file(file), names=self.names, answers=answers, candidates=candidates)
+        for at, example in enumerate(examples):
             if at < first or (last is not None and at >= last):
                 continue
             if not example["responses"] and self.no_answer == "drop":
@@ -105,16 +109,12 @@ class UDC(ResponseDataset):
         return frame.astype({"qid": str, "docno": str, "text": str, "label": "int64"})
 
     def _own_task(self) -> Task:
-        return instance_task(
-            ({key: value for key, value in example.items() if key != "candidates"} for example in self.get_dialogues()),
-            self.duplicates,
-        )
+        return instance_task(self._examples(candidates=False), self.duplicates)
 
     def _bounds(self) -> tuple[int, int | None]:
         """Where this half of the development file begins and ends, counted in examples."""
-        answered = [
-            at for at, example in enumerate(read_noesis(self.file("dev"), names="keep")) if example["responses"]
-        ]
+        examples = read_noesis(self.file("dev"), names="keep", candidates=False)
+        answered = [at for at, example in enumerate(examples) if example["responses"]]
         half = len(answered) // 2
         middle = answered[half] if half < len(answered) else 0
         return (0, middle) if self.split == "valid" else (middle, None)
