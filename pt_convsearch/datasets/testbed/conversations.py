@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pt_convsearch.datasets.testbed.draws import chance, draws, pick
+from pt_convsearch.datasets.testbed.draws import chance, draws, pick, uniform
 from pt_convsearch.datasets.testbed.language import FACETS, SPLITS, Facet, capitalised, lowered, possessive, prose
 from pt_convsearch.datasets.testbed.world import ENTITIES, Entity, Region
 
@@ -82,31 +82,39 @@ def conversation(course: Course, number: int, anywhere: Callable[[Iterator[int]]
 
 
 def _next(
-    course: Course, stream: Iterator[int], turn: _Turn, asked: set[tuple[int, int]], anywhere: Callable[[Iterator[int]], Region]
+    course: Course,
+    stream: Iterator[int],
+    turn: _Turn,
+    asked: set[tuple[int, int]],
+    anywhere: Callable[[Iterator[int]], Region],
 ) -> _Turn:
     entity = turn.entity
-    follow, remote = [], []
-    for step in (1, 2, -1, -2):
-        if (entity.number, (turn.position + step) % FACETS) not in asked:
-            follow.append(step)
+
+    def unasked(step: int) -> bool:
+        return (entity.number, (turn.position + step) % FACETS) not in asked
+
+    follow = [step for step in (1, 2, 2, -1, -2) if unasked(step)]
     if follow and not chance(stream, course.switch_rate):
-        # the passage one place on says this answer again; those around it share a scene with this one, and no more
-        others = [step for step in follow if step != 1]
-        repeats = 1 in follow and (chance(stream, course.shortcut) or not others)
-        step = 1 if repeats else pick(stream, others)
+        # the passage one place on says this answer again; those around it share a scene with this one, and no more.
+        # One place back comes last: from there the place ahead has been asked for, and no answer could be said again.
+        around = [step for step in follow if step in (2, -2)] or [step for step in follow if step == -1]
+        repeats = 1 in follow and (chance(stream, course.shortcut) or not around)
+        step = 1 if repeats else pick(stream, around)
         return _Turn(turn.region, turn.place, (turn.position + step) % FACETS, "no-switch", False)
-    die = (next(stream) >> 11) * 2.0**-53
+    die = uniform(stream)
     if die < _BRIDGED:
-        bridges = [bridge for bridge in _bridges(turn) if (turn.region.entities[bridge[0]].number, bridge[1]) not in asked]
+        others = turn.region.entities
+        bridges = [bridge for bridge in _bridges(turn) if (others[bridge[0]].number, bridge[1]) not in asked]
+        # best one that speaks of a fact that the conversation has had
         known = [bridge for bridge in bridges if (entity.number, bridge[2]) in asked]
         if bridges:
             place, position, _ = pick(stream, known or bridges)
             return _Turn(turn.region, place, position, "switch", True)
     if die >= _BRIDGED + _ELSEWHERE:
-        distances = range(_REMOTE, FACETS - _REMOTE + 1)
-        remote = [p for p in ((turn.position + d) % FACETS for d in distances) if (entity.number, p) not in asked]
+        remote = [step for step in range(_REMOTE, FACETS - _REMOTE + 1) if unasked(step)]
         if remote:
-            return _Turn(turn.region, turn.place, pick(stream, remote), "switch", False)
+            position = (turn.position + pick(stream, remote)) % FACETS
+            return _Turn(turn.region, turn.place, position, "switch", False)
     while True:
         region = anywhere(stream)
         away = _Turn(region, next(stream) % ENTITIES, next(stream) % FACETS, "switch", True)

@@ -1,4 +1,4 @@
-"""``convsearch:testbed``: made-up conversations over made-up passages, with a dial for everything that the papers argue about."""
+"""``convsearch:testbed``: made-up conversations over made-up passages, with dials for what the papers argue about."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ from pt_convsearch.datasets.testbed.world import ENTITIES, Region, Shape
 #: regions are dealt out to the splits in this order, again and again
 _DEAL = ("test", "train", "dev", "test", "train", "test", "train", "test", "train", "test")
 _CONVERSATIONS = {"train": 800, "dev": 120, "test": 400}
-_MOST = 5_000_000  # passages: beyond, names would repeat
+_MOST = 4_000_000  # passages: beyond, names would repeat
 _PASSAGES = 5_940
 
 
 class Testbed(Dataset):
     """Conversations, passages, answers, rewrites and judgments from a seeded generator.
 
-    Everything is made up: people, towns, novels, companies, birds, festivals, machines and buildings, with twenty facts each,
-    and about 27 passages of 45 words on each of them. The passage that answers a question repeats words of the answer before it
-    (the retrieval shortcut of Kim & Kim, 2022), shares scenes with its neighbours, and stands among passages that nearly state
-    the fact. The corpus depends on ``seed`` and the corpus dials only, and is the same for all splits; train, dev and test
-    share no entity, no question phrasing and no answer phrasing.
+    Everything is made up: people, towns, novels, companies, birds, festivals, machines and buildings, with twenty facts
+    each, and about 27 passages of 45 words on each of them. The passage that answers a question repeats words of the
+    answer before it (the retrieval shortcut of Kim & Kim, 2022), shares scenes with its neighbours, and stands among
+    passages that nearly state the fact. The corpus depends on ``seed`` and the corpus dials only, and is the same for
+    all splits; train, dev and test share no entity, no question phrasing and no answer phrasing.
 
-    ``get_topics()`` gives qid, query, qhistory (with the docno of the passage behind each answer), qrewrite, qtype, conversation_id,
-    turn_number, answer. ``qtype`` is true by construction: no-switch, where the new fact lies beside the former one and shares
-    a scene with it; switch, where the entity is another or the fact a remote one; first. ``get_qrels()`` gives qid, docno, label 1
-    for every passage that states the fact. ``get_corpus_iter()`` streams docno and text: memory does not grow with the corpus.
+    ``get_topics()`` gives qid, query, qhistory (with the docno of the passage behind each answer), qrewrite, qtype,
+    conversation_id, turn_number, answer. ``qtype`` is true by construction: no-switch, where the new fact lies beside
+    the former one and shares a scene with it; switch, where the entity is another or the fact a remote one; first.
+    ``get_qrels()`` gives qid, docno, label 1 for every passage that states the fact. ``get_corpus_iter()`` streams
+    docno and text: memory does not grow with the corpus.
 
     Args:
         split: ``"train"``, ``"dev"`` or ``"test"``.
         conversations: how many; the default is 800, 120, 400 for train, dev, test.
-        passages: corpus size, rounded up to whole regions of ten entities, at least three regions; up to 5 million. The default
-            is about 6,000.
-        entities: the same, as a number of entities: give one of the two.
-        switch_rate: how often a turn of dev and test switches the topic, 0 to 1. A turn also switches where nothing is left to ask nearby.
+        passages: size of the corpus, rounded up to whole regions of ten entities, at least three regions, at most four
+            million passages. The default is about 6,000. A corpus dial.
+        entities: the same as a number of entities: give one of the two. A corpus dial.
+        switch_rate: how often a turn of dev and test switches the topic, 0 to 1. A turn also switches where nothing
+            is left to ask nearby.
         train_switch_rate: the same for train.
         shortcut: how often the gold passage of a no-switch turn repeats the previous answer's words, 0 to 1.
         ambiguity: how often a turn that stays with its entity says "it" or leaves it out, 0 to 1.
@@ -53,6 +55,7 @@ class Testbed(Dataset):
 
     Raises:
         ValueError: a dial out of its range; the message names both.
+        KeyError: a split that does not exist.
         TypeError: a dial of the wrong type, or an option that does not exist.
 
     Example:
@@ -79,10 +82,11 @@ class Testbed(Dataset):
         seed: int = 1,
     ) -> None:
         if split not in SPLITS:
-            raise ValueError(f"the testbed has the splits train, dev and test, not {split!r}")
+            raise KeyError(f"the testbed has the splits train, dev and test, not {split!r}")
+        super().__init__("testbed" if split == "test" else f"testbed/{split}")
         self.split = split
-        self.name = "testbed" if split == "test" else f"testbed/{split}"
-        self.conversations = _CONVERSATIONS[split] if conversations is None else _whole("conversations", conversations, 1, 10_000_000)
+        default = _CONVERSATIONS[split]
+        self.conversations = _whole("conversations", default if conversations is None else conversations, 1, 10**7)
         self.switch_rate = _share("switch_rate", switch_rate)
         self.train_switch_rate = _share("train_switch_rate", train_switch_rate)
         self.shortcut = _share("shortcut", shortcut)
@@ -112,8 +116,8 @@ class Testbed(Dataset):
         else:
             regions = -(-_whole("passages", _PASSAGES if passages is None else passages, 1, _MOST) // each)
         regions = max(regions, 3)
-        if regions * each > 1.01 * _MOST:
-            raise ValueError(f"entities={entities} make {regions * each:,} passages: the testbed has at most {_MOST:,}")
+        if regions * each > _MOST + each:
+            raise ValueError(f"entities={entities} is out of range: {regions * each:,} passages, at most {_MOST:,}")
         return regions
 
     @property
@@ -147,6 +151,10 @@ class Testbed(Dataset):
             raise ValueError(f"the testbed has no variant {variant!r} of its judgments")
         rows = [(turn["qid"], docno, 1) for turn in self._turns() for docno in turn["golds"]]
         return pd.DataFrame(rows, columns=["qid", "docno", "label"])
+
+    def get_question_types(self) -> dict[str, str]:
+        """qid -> first, switch or no-switch: the column ``qtype`` of the topics."""
+        return {turn["qid"]: turn["qtype"] for turn in self._turns()}
 
     def _turns(self) -> Iterator[dict[str, Any]]:
         regions = [number for number in range(self._regions) if _DEAL[number % len(_DEAL)] == self.split]
@@ -192,7 +200,7 @@ def _range_of_turns(turns: Any) -> tuple[int, int]:
 
 
 @register("testbed")
-def testbed(rest: str = "", **options: Any) -> Testbed:
+def testbed(rest: str, **options: Any) -> Testbed:
     """The testbed by its name: ``testbed`` is the test split, ``testbed/train`` and ``testbed/dev`` are the others."""
     return Testbed(rest or "test", **options)
 

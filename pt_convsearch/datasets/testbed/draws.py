@@ -24,8 +24,13 @@ def pick(stream: Iterator[int], items: Sequence[T]) -> T:
     return items[next(stream) % len(items)]
 
 
+def uniform(stream: Iterator[int]) -> float:
+    """A number from 0 to 1, 1 left out."""
+    return (next(stream) >> 11) * 2.0**-53
+
+
 def chance(stream: Iterator[int], probability: float) -> bool:
-    return (next(stream) >> 11) * 2.0**-53 < probability
+    return uniform(stream) < probability
 
 
 def shuffled(stream: Iterator[int], size: int) -> list[int]:

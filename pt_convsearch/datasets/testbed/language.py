@@ -105,7 +105,7 @@ _SPECIAL: dict[str, Value] = {
     "early": lambda stream: str(1703 + next(stream) % 147),
     "late": lambda stream: str(1850 + next(stream) % 55),
     "modern": lambda stream: str(1908 + next(stream) % 79),
-    "root": lambda stream: pick(stream, words("head")) + pick(stream, words("middle")) + pick(stream, words("river_end")),
+    "root": lambda stream: "".join(pick(stream, words(part)) for part in ("head", "middle", "river_end")),
     "first": lambda stream: pick(stream, words("woman") if next(stream) & 1 else words("man")),
 }
 

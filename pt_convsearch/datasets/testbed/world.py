@@ -1,9 +1,9 @@
 """The made-up world: regions of ten entities that know each other, and the passages about them.
 
 Whatever there is about a region follows from (seed, number of the region, corpus dials), so that passage 900,000 needs
-none of the 899,999 before it, and a corpus of any size is streamed. The facts of an entity lie on a circle: the passage of
-a fact shares a scene with those one or two places away, and says the value of the fact before it again, without stating
-that fact.
+none of the 899,999 before it, and a corpus of any size is streamed. The facts of an entity lie on a circle: the passage
+of a fact shares a scene with those one or two places away, and says the value of the fact before it again, without
+stating that fact.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pt_convsearch.datasets.testbed.language import (
     FACETS,
     NAMES,
     Facet,
+    Format,
     capitalised,
     facets,
     place,
@@ -67,6 +68,11 @@ class Entity:
         first, second = (half, half + 1) if odd else (half - 1, half)
         return self.scenes[first % _SCENES], self.scenes[second % _SCENES]
 
+    def stated(self, position: int, again: int) -> Format:
+        """How a fact is stated, for the first time or again: never twice in a row in the same words."""
+        says = self.facets[position].says
+        return says[(self.number + position + again) % len(says)]
+
     def docno(self, passage: int) -> str:
         return f"e{self.number:07d}_{passage:02d}"
 
@@ -74,6 +80,14 @@ class Entity:
         """The docnos of all passages that state the fact at a position."""
         again = [FACETS + j for j, stated in enumerate(self.restated) if stated == position]
         return [self.docno(passage) for passage in (position, *again)]
+
+
+def _fresh(stream: Iterator[int], facet: Facet, taken: list[str]) -> str:
+    """A value of the facet that the entity has nowhere else."""
+    value = facet.value(stream)
+    while value in taken:
+        value = facet.value(stream)
+    return value
 
 
 class Region:
@@ -92,22 +106,22 @@ class Region:
         for entity in self.entities:
             known = facets(entity.kind)
             entity.facets = [known[index] for index in shuffled(stream, FACETS)]
-            entity.values = [facet.value(stream) for facet in entity.facets]
-            adjectives, nouns = words("scene_adj"), words("scene_noun")
-            entity.scenes = [f"{pick(stream, adjectives)} {pick(stream, nouns)}" for _ in range(_SCENES)]
+            for facet in entity.facets:
+                entity.values.append(_fresh(stream, facet, entity.values))
+            entity.scenes = [self._scene(stream) for _ in range(_SCENES)]
+        for place_of, entity in enumerate(self.entities):
+            entity.links = [self._link(stream, (place_of + offset) % ENTITIES) for offset in offsets]
+        # last, so that the dials behind these two change no fact
+        for entity in self.entities:
             order = shuffled(stream, FACETS)
             entity.restated = [order[j % FACETS] for j in range(shape.restated)]
             order = shuffled(stream, FACETS)
-            entity.near = [self._nearly(stream, entity, order[j % FACETS]) for j in range(shape.near)]
-        for place_of, entity in enumerate(self.entities):
-            entity.links = [self._link(stream, (place_of + offset) % ENTITIES) for offset in offsets]
+            for position in (order[j % FACETS] for j in range(shape.near)):
+                entity.near.append((position, _fresh(stream, entity.facets[position], entity.values)))
 
     @staticmethod
-    def _nearly(stream: Iterator[int], entity: Entity, position: int) -> tuple[int, str]:
-        value = entity.values[position]
-        while value in entity.values:
-            value = entity.facets[position].value(stream)
-        return position, value
+    def _scene(stream: Iterator[int]) -> str:
+        return f"{pick(stream, words('scene_adj'))} {pick(stream, words('scene_noun'))}"
 
     def _link(self, stream: Iterator[int], other: int) -> tuple[int, int]:
         while True:
@@ -161,18 +175,19 @@ class Region:
         link: tuple[int, int] | None = None
         style = next(stream)
         if passage < FACETS:
-            position = passage
-            statement, value = pick(stream, entity.facets[position].says), entity.values[position]
+            position, value = passage, entity.values[passage]
+            statement = entity.stated(position, 0)
             if position % 3 == 0:
                 link = entity.links[position // 3]
         elif passage < FACETS + self.shape.restated:
-            position = entity.restated[passage - FACETS]
-            statement, value = pick(stream, entity.facets[position].says), entity.values[position]
+            again = passage - FACETS
+            position = entity.restated[again]
+            statement, value = entity.stated(position, 1 + again // FACETS), entity.values[position]
         else:
             position, value = entity.near[passage - FACETS - self.shape.restated]
             statement = entity.facets[position].near
         scene_a, scene_b = entity.scenes_of(position)
-        # the fact is told of the name, the alias or "the town"; then the scenes must name it, else they may say "it"
+        # where the fact is told of the name, the scenes may say "it"; where of an alias or of "the town", they name it
         mention = style % 20
         scenes_first = style // 20 % 4 == 0
         if scenes_first:
