@@ -40,7 +40,7 @@ class ResponseDataset(Dataset):
         collection: "split", or "train+split": the training responses are documents as well, as in the paper.
         **options: ``path``, ``files``, ``offline``, ``verify`` as in :class:`~pt_convsearch.datasets.Dataset`.
 
-    Source: Penha & Hauff, full-rank retrieval of responses for dialogues; PAPER facts on data and collection.
+    Source: Penha & Hauff, full-rank retrieval of responses for dialogues: data and collection.
     """
 
     #: the splits of the collection that have names; the training one first

@@ -23,8 +23,7 @@ def read_noesis(
 
     Args:
         path: ``task-1.ubuntu.train.json``, ``task-1.ubuntu.dev.json`` …, plain or compressed. The training file has
-            several
-            gigabytes: only one example is held at a time.
+            several gigabytes: only one example is held at a time.
         names: what becomes of the participants' names. ``"drop"``: "participant_N : " is taken off wherever it
             stands, and names that address somebody at the beginning of a message; ``"paper"``: as Penha & Hauff's
             code does, which takes every other "participant_N" away, too, and leaves its colon; ``"keep"``: nothing.

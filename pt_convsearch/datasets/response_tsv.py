@@ -16,7 +16,6 @@ from pt_convsearch.datasets.formats import iter_tsv
 from pt_convsearch.datasets.instances import instance_task
 from pt_convsearch.topics import Task
 
-
 _HEADER = ("context", "response")
 _SEPARATOR = re.compile(r"\[(?:UTTERANCE|TURN)_SEP\]")
 
@@ -24,12 +23,9 @@ _SEPARATOR = re.compile(r"\[(?:UTTERANCE|TURN)_SEP\]")
 def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict[str, Any]]:
     """The instances of a response-ranking file, streamed: one per context, with its true response and given negatives.
 
-    The two-column form ``context, response`` with a header and separators in the context, which transformer_rankers makes
-    of these files, is read as well.
-
     A line is ``label \\t u1 \\t … \\t un \\t candidate``; label 1 marks the true response, 0 a negative. Lines that
     follow each other with the same context belong to one instance, as MANtIS, MSDialog and the Ubuntu IRC dialogues
-    have them.
+    have them. The two columns ``context, response`` that transformer_rankers makes of such files are read as well.
 
     Args:
         path: the file, plain or compressed.
@@ -45,7 +41,7 @@ def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict
         ValueError: a label other than 0 and 1, or a line without context; named by file and line. Two true responses
             to one context are two instances.
 
-    Source: read_crr_tsv_as_df of Guzpenha/transformer_rankers; PAPER facts: Penha & Hauff, data.
+    Source: read_crr_tsv_as_df of Guzpenha/transformer_rankers, and what Penha & Hauff say of their data.
     """
     if quoting not in ("none", "csv"):
         raise ValueError(f"quoting={quoting!r}: it is 'none' or 'csv'")
@@ -99,7 +95,8 @@ def _is_frame(path: PathLike) -> bool:
 
 
 def _frame_instances(path: PathLike) -> Iterator[dict[str, Any]]:
-    """The two columns that transformer_rankers writes with pandas: the context with separators in it, and the response."""
+    """The two columns that transformer_rankers writes with pandas: the context with separators in it, and the
+    response."""
     for count, (number, cells) in enumerate(iter_tsv(path, columns=2), -1):
         if count >= 0:
             context, response = map(_unquoted, cells)
