@@ -54,9 +54,8 @@ class TopicRows:
         for name in ("conversation_id", "turn_number"):
             lacking = [row["qid"] for row in self._rows if row.get(name) is None]
             if lacking and len(lacking) < len(self._rows):
-                raise ValueError(
-                    f"{self._path}, line {self._lines[lacking[0]]}: question {lacking[0]!r} has no {name}, and others have"
-                )
+                line = self._lines[lacking[0]]
+                raise ValueError(f"{self._path}, line {line}: question {lacking[0]!r} has no {name}, and others have")
         names = [*_ORDER, *dict.fromkeys(name for row in self._rows for name in row if name not in _ORDER)]
         frame = pd.DataFrame(
             {
@@ -67,7 +66,10 @@ class TopicRows:
         )
         if "answer" not in frame.columns:
             frame["answer"] = column([""] * len(frame))
-        return validate(frame)
+        try:
+            return validate(frame)
+        except ValueError as error:
+            raise ValueError(f"{self._path}: {error}") from error
 
 
 def column(values: list[Any], *, empty: Any = None) -> pd.Series:

@@ -49,7 +49,14 @@ def test_the_environment_moves_the_cache(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("convsearch", "hub", "offline"),
-    [("1", None, True), ("0", "1", False), (None, "1", True), (None, "0", False), (None, None, False), ("true", "0", True)],
+    [
+        ("1", None, True),
+        ("0", "1", False),
+        (None, "1", True),
+        (None, "0", False),
+        (None, None, False),
+        ("true", "0", True),
+    ],
 )
 def test_the_environment_forbids_the_network(monkeypatch, convsearch, hub, offline):
     for name, value in (("CONVSEARCH_OFFLINE", convsearch), ("HF_HUB_OFFLINE", hub)):
@@ -79,19 +86,26 @@ def test_a_clone_with_several_of_that_name(tmp_path):
     put(tmp_path / "mine" / "repo" / "2019" / "qrels.txt", b"other")
     assert find(source(), source().file("qrels"), tmp_path / "mine") == right
     put(tmp_path / "mine" / "again" / "2020" / "qrels.txt", b"third")
-    with pytest.raises(ValueError, match="several different files called 'qrels.txt'"):
+    with pytest.raises(ValueError, match=r"several different files called 'qrels.txt'"):
         find(source(), source().file("qrels"), tmp_path / "mine")
 
 
 def test_what_is_missing_is_said_with_where_and_how(tmp_path):
     with pytest.raises(FileNotFoundError) as told:
         get(source())
-    for part in ("'2020/qrels.txt'", str(home() / "toy"), "http://x.invalid/qrels.txt", "offline", "path=", "CONVSEARCH_HOME"):
+    for part in (
+        "'2020/qrels.txt'",
+        str(home() / "toy"),
+        "http://x.invalid/qrels.txt",
+        "offline",
+        "path=",
+        "CONVSEARCH_HOME",
+    ):
         assert part in str(told.value)
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileNotFoundError, match="path= is given, so nothing is fetched"):
+    with pytest.raises(FileNotFoundError, match=r"path= is given, so nothing is fetched"):
         get(source(), path=tmp_path / "mine", offline=False)
-    with pytest.raises(FileNotFoundError, match="write to the track"):
+    with pytest.raises(FileNotFoundError, match=r"write to the track\."):
         get(source(url=None, how="You write to the track."), offline=False)
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         get(source(), given=tmp_path / "nothing")
@@ -99,7 +113,13 @@ def test_what_is_missing_is_said_with_where_and_how(tmp_path):
 
 @pytest.mark.parametrize(
     "raw",
-    [TEXT, TEXT.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + TEXT, gzip.compress(TEXT), gzip.compress(TEXT.replace(b"\n", b"\r\n"))],
+    [
+        TEXT,
+        TEXT.replace(b"\n", b"\r\n"),
+        b"\xef\xbb\xbf" + TEXT,
+        gzip.compress(TEXT),
+        gzip.compress(TEXT.replace(b"\n", b"\r\n")),
+    ],
     ids=["as published", "crlf", "bom", "gzip", "gzip crlf"],
 )
 @pytest.mark.parametrize("known", [{"size": len(TEXT)}, {"sha256": DIGEST}, {"size": len(TEXT), "sha256": DIGEST}])
@@ -113,9 +133,10 @@ def test_published_with_windows_line_ends_and_held_without(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "raw", [TEXT[:-3], TEXT + b"1 0 c 1\n", TEXT.replace(b"a", b"b"), gzip.compress(TEXT)[:-9], b"<html>"],
+    "raw",
+    [TEXT[:-3], TEXT + b"1 0 c 1\n", TEXT.replace(b"a", b"b"), gzip.compress(TEXT)[:-9], b"<html>"],
     ids=["cut", "longer", "altered", "cut gzip", "foreign"],
-)  # fmt: skip
+)
 def test_another_text_is_refused_unless_wanted(tmp_path, raw):
     place = put(tmp_path / "qrels.txt", raw)
     with pytest.raises(ValueError, match=r"qrels\.txt .* is not the file that was published .*verify=False"):

@@ -22,7 +22,13 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.body, self.etag, self.ranges, self.kind, self.status = BODY, '"one"', True, "application/octet-stream", None
+        self.body, self.etag, self.ranges, self.kind, self.status = (
+            BODY,
+            '"one"',
+            True,
+            "application/octet-stream",
+            None,
+        )
         self.plan: list[int | None] = []
         self.asked: list[str | None] = []
 

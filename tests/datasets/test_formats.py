@@ -15,7 +15,20 @@ from hypothesis import strategies as st
 
 from pt_convsearch.datasets import iter_jsonl, iter_tsv, read_json, read_qrels, read_records, read_run
 
-ODD_IDS = ['"Heroes"_(album)', "a,b", "NA", "007", "nan", "1e5", "http://x/y?a=1,2%20_p0", "日本語", "a\u00a0b", "'q'", "-1", "None"]
+ODD_IDS = [
+    '"Heroes"_(album)',
+    "a,b",
+    "NA",
+    "007",
+    "nan",
+    "1e5",
+    "http://x/y?a=1,2%20_p0",
+    "日本語",
+    "a\u00a0b",
+    "'q'",
+    "-1",
+    "None",
+]
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -88,9 +101,11 @@ def test_what_is_no_judgment_is_named_by_file_and_line(tmp_path, text, line):
         read_qrels(path)
 
 
-@pytest.mark.parametrize("text", ['{"1": {"a": "x"}}', '{"1": ["a"]}', '{"1": {"a": true}}', '{"": {"a": 1}}', '{"1": {"a": 1}', "{"])
+@pytest.mark.parametrize(
+    "text", ['{"1": {"a": "x"}}', '{"1": ["a"]}', '{"1": {"a": true}}', '{"": {"a": 1}}', '{"1": {"a": 1}', "{"]
+)
 def test_what_is_no_json_of_judgments_is_refused(tmp_path, text):
-    with pytest.raises(ValueError, match="some.json"):
+    with pytest.raises(ValueError, match=r"some\.json"):
         read_qrels(write(tmp_path / "some.json", text))
 
 
@@ -210,16 +225,21 @@ def test_records_that_are_cut_or_foreign_are_named_by_file_and_line(tmp_path, te
 
 
 # what an id can be in a file whose columns stand between blanks: anything but blanks, tabs and line ends
-IDS = st.text(st.characters(exclude_characters=" \t\r\n", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12).filter(
-    lambda text: not text.startswith(("{", "\ufeff"))
+IDS = st.text(
+    st.characters(exclude_characters=" \t\r\n", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12
+).filter(lambda text: not text.startswith(("{", "\ufeff")))
+
+
+@given(
+    st.dictionaries(st.tuples(IDS, IDS), st.integers(-2, 4), min_size=1, max_size=20),
+    st.sampled_from([" ", "\t", "  \t"]),
 )
-
-
-@given(st.dictionaries(st.tuples(IDS, IDS), st.integers(-2, 4), min_size=1, max_size=20), st.sampled_from([" ", "\t", "  \t"]))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_judgments_survive_writing_and_reading(tmp_path, rows, blank):
     text = "\r\n".join(blank.join([qid, "0", docno, str(label)]) for (qid, docno), label in rows.items())
     found = read_qrels(write(tmp_path / "q", text))
     assert {(qid, docno): label for qid, docno, label in found.itertuples(index=False)} == rows
-    found = read_qrels(write(tmp_path / "j", json.dumps({qid: {d: v for (q, d), v in rows.items() if q == qid} for qid, _ in rows})))
+    found = read_qrels(
+        write(tmp_path / "j", json.dumps({qid: {d: v for (q, d), v in rows.items() if q == qid} for qid, _ in rows}))
+    )
     assert {(qid, docno): label for qid, docno, label in found.itertuples(index=False)} == rows

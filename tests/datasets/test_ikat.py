@@ -13,7 +13,9 @@ from pt_convsearch.datasets.ikat import read_topics
 pytestmark = pytest.mark.filterwarnings("ignore:.*histories hold their own question")
 
 
-@pytest.mark.parametrize(("year", "turns", "conversations"), [("2023", 332, 25), ("2023/train", 95, 11), ("2024", 218, 17)])
+@pytest.mark.parametrize(
+    ("year", "turns", "conversations"), [("2023", 332, 25), ("2023/train", 95, 11), ("2024", 218, 17)]
+)
 def test_counts_of_the_published_files(realdata, year, turns, conversations):
     data = cs.dataset(f"ikat/{year}", path=realdata / "ikat-topics")
     topics = data.get_topics()
@@ -62,10 +64,24 @@ TOPIC_2025 = {
     "title": "Acid reflux",
     "ptkb": ["I like pizza.", "I eat late."],
     "responses": [
-        {"turn_id": 1, "user_utterance": "Food?", "resolved_utterance": "Food for reflux?", "response": "Fruit.", "relevant_ptkbs": ["I eat late."], "citations": ["clueweb22-en0022-52-08268:1"]},
-        {"turn_id": 2, "user_utterance": "Yes.", "resolved_utterance": "Yes, reflux.", "response": "", "relevant_ptkbs": [], "citations": []},
+        {
+            "turn_id": 1,
+            "user_utterance": "Food?",
+            "resolved_utterance": "Food for reflux?",
+            "response": "Fruit.",
+            "relevant_ptkbs": ["I eat late."],
+            "citations": ["clueweb22-en0022-52-08268:1"],
+        },
+        {
+            "turn_id": 2,
+            "user_utterance": "Yes.",
+            "resolved_utterance": "Yes, reflux.",
+            "response": "",
+            "relevant_ptkbs": [],
+            "citations": [],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def test_names_of_2025(tmp_path):
@@ -73,7 +89,11 @@ def test_names_of_2025(tmp_path):
     topics = cs.dataset("ikat/2025", path=tmp_path).get_topics()
     assert topics["query"].tolist() == ["Food?", "Yes."]
     assert topics["qptkb_ids"].tolist() == [["2"], []]
-    assert topics["qhistory"][1][1] == {"role": "assistant", "content": "Fruit.", "docno": "clueweb22-en0022-52-08268:1"}
+    assert topics["qhistory"][1][1] == {
+        "role": "assistant",
+        "content": "Fruit.",
+        "docno": "clueweb22-en0022-52-08268:1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,10 @@ def test_retrieval_tasks(realdata):
 
 def test_one_domain_of_four(realdata):
     folder = realdata / "mtrag" / "distributed"
-    counts = {domain: len(cs.dataset(f"mtrag/{domain}", path=folder).get_topics()) for domain in ("clapnq", "cloud", "fiqa", "govt")}
+    counts = {
+        domain: len(cs.dataset(f"mtrag/{domain}", path=folder).get_topics())
+        for domain in ("clapnq", "cloud", "fiqa", "govt")
+    }
     assert counts == {"clapnq": 208, "cloud": 188, "fiqa": 180, "govt": 201}
     data = cs.dataset("mtrag/fiqa", path=folder)
     assert len(data.get_qrels()) == 535  # 536 lines and a header less
@@ -44,7 +47,12 @@ def test_un_tasks(realdata):
     assert (len(qrels), qrels["qid"].nunique()) == (851, 332)
     assert set(qrels["qid"]) <= set(topics["qid"])
     assert topics["qdomain"].value_counts().to_dict() == {"govt": 157, "clapnq": 142, "cloud": 131, "fiqa": 77}
-    assert topics["qanswerability"].value_counts().to_dict() == {"ANSWERABLE": 285, "UNANSWERABLE": 97, "UNDERSPECIFIED": 78, "PARTIAL": 47}  # fmt: skip
+    assert topics["qanswerability"].value_counts().to_dict() == {
+        "ANSWERABLE": 285,
+        "UNANSWERABLE": 97,
+        "UNDERSPECIFIED": 78,
+        "PARTIAL": 47,
+    }
     without = topics[~topics["qid"].isin(set(qrels["qid"]))]
     assert (without["qprovenance"].map(len) > 0).sum() == 45
     seventh = topics.iloc[0]
@@ -67,7 +75,12 @@ def test_un_tasks_equal_the_small_copy(realdata):
 def test_human_small_copy(realdata):
     data = cs.dataset("mtrag-mini/human", path=realdata / "mtrag" / "mini")
     topics = data.get_topics()
-    assert topics["qtype"].value_counts().to_dict() == {"switch": 345, "no-switch": 260, "first": 110, "switch-back": 62}
+    assert topics["qtype"].value_counts().to_dict() == {
+        "switch": 345,
+        "no-switch": 260,
+        "first": 110,
+        "switch-back": 62,
+    }
     assert data.get_qrels()["qid"].nunique() == 262
     assert data.get_qrels("all")["qid"].nunique() == 777
     published = json.loads((realdata / "mtrag" / "mini" / "human.question_types.json").read_text(encoding="utf-8"))
@@ -87,8 +100,15 @@ def write_tasks(folder, questions, last, rewrite):
 
 def test_files_are_joined_by_id_and_what_one_lacks_is_named(tmp_path):
     questions = [("c<::>1", "|user|: A?"), ("c<::>2", "|user|: A?\n|user|: B?")]
-    places = write_tasks(tmp_path, questions, [("c<::>2", "|user|:  B? "), ("c<::>1", "|user|: A?")], [("c<::>2", "|user|: BB?"), ("d<::>1", "|user|: D?")])  # fmt: skip
-    with pytest.warns(UserWarning, match=r"rewrite\.jsonl has 1 of the 2 tasks of .*questions\.jsonl, and 1 others \('d<::>1'\)"):
+    places = write_tasks(
+        tmp_path,
+        questions,
+        [("c<::>2", "|user|:  B? "), ("c<::>1", "|user|: A?")],
+        [("c<::>2", "|user|: BB?"), ("d<::>1", "|user|: D?")],
+    )
+    with pytest.warns(
+        UserWarning, match=r"rewrite\.jsonl has 1 of the 2 tasks of .*questions\.jsonl, and 1 others \('d<::>1'\)"
+    ):
         topics = read_tasks(*places, domain="govt")
     assert topics["qrewrite"].isna().tolist() == [True, False]
     assert topics["qrewrite"][1] == "BB?"
@@ -101,7 +121,11 @@ def test_files_are_joined_by_id_and_what_one_lacks_is_named(tmp_path):
         ([("c_1", "|user|: A?")], [], r"questions\.jsonl, line 1: id 'c_1' is not"),
         ([("c<::>1", "A?")], [], r"questions\.jsonl, line 1: the text does not begin with"),
         ([("c<::>1", "|user|: A?")], [("c<::>1", "|user|: B?")], r"line 1: 'c<::>1' ends with another question"),
-        ([("c<::>1", "|user|: A?")] * 2, [("c<::>1", "|user|: A?")], r"line 2: question 'c<::>1' stands in line 1 already"),
+        (
+            [("c<::>1", "|user|: A?")] * 2,
+            [("c<::>1", "|user|: A?")],
+            r"line 2: question 'c<::>1' stands in line 1 already",
+        ),
         ([("c<::>1", "|user|: A?")], [("c<::>1", "|user|: A?\n|user|: B?")], r"lastturn\.jsonl, line 1: 2 questions"),
     ],
 )
@@ -115,8 +139,19 @@ def test_conversations_come_from_the_generation_tasks(tmp_path, realdata):
     topics = cs.dataset("mtrag/govt", path=source).get_topics()
     lines = []
     for row in topics.itertuples():
-        said = [{"speaker": who, "text": text} for message in row.qhistory for who, text in (("user", message["content"]), ("agent", "Yes."))]
-        lines.append({"task_id": row.qid, "input": [*said, {"speaker": "user", "text": row.query}], "targets": [{"speaker": "agent", "text": "No."}], "Collection": "mt-rag-govt-elser-512-100-20240611"})  # fmt: skip
+        said = [
+            {"speaker": who, "text": text}
+            for message in row.qhistory
+            for who, text in (("user", message["content"]), ("agent", "Yes."))
+        ]
+        lines.append(
+            {
+                "task_id": row.qid,
+                "input": [*said, {"speaker": "user", "text": row.query}],
+                "targets": [{"speaker": "agent", "text": "No."}],
+                "Collection": "mt-rag-govt-elser-512-100-20240611",
+            }
+        )
     (tmp_path / "reference.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     data = cs.dataset("mtrag/govt", path=source, files={"reference": tmp_path / "reference.jsonl"})
     full = data.get_topics("conversations")
@@ -130,6 +165,15 @@ def test_conversations_come_from_the_generation_tasks(tmp_path, realdata):
 def test_passages_of_one_domain_and_of_all(tmp_path):
     for domain in ("clapnq", "cloud", "fiqa", "govt"):
         with zipfile.ZipFile(tmp_path / f"{domain}.jsonl.zip", "w") as archive:
-            archive.writestr(f"{domain}.jsonl", json.dumps({"_id": f"{domain}-0-9", "title": "T", "text": " a", "url": "u"}))
-    assert [one["docno"] for one in cs.dataset("mtrag", path=tmp_path).get_corpus_iter()] == ["clapnq-0-9", "cloud-0-9", "fiqa-0-9", "govt-0-9"]  # fmt: skip
-    assert list(cs.dataset("mtrag-un/fiqa", path=tmp_path).get_corpus_iter()) == [{"docno": "fiqa-0-9", "text": " a", "title": "T"}]
+            archive.writestr(
+                f"{domain}.jsonl", json.dumps({"_id": f"{domain}-0-9", "title": "T", "text": " a", "url": "u"})
+            )
+    assert [one["docno"] for one in cs.dataset("mtrag", path=tmp_path).get_corpus_iter()] == [
+        "clapnq-0-9",
+        "cloud-0-9",
+        "fiqa-0-9",
+        "govt-0-9",
+    ]
+    assert list(cs.dataset("mtrag-un/fiqa", path=tmp_path).get_corpus_iter()) == [
+        {"docno": "fiqa-0-9", "text": " a", "title": "T"}
+    ]

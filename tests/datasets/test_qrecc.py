@@ -40,7 +40,10 @@ def test_published_judgments_have_the_counts_of_the_paper(folder, realdata):
     assert test["docno"].str.len().max() == 484
     assert dev["docno"].str.len().max() == 439
     assert test["docno"].str.contains("%", regex=False).sum() > 0
-    derived = [line.split(" ") for line in (realdata / "qrecc-labels/qrels.test.trec.txt").read_text(encoding="utf-8").splitlines()]
+    derived = [
+        line.split(" ")
+        for line in (realdata / "qrecc-labels/qrels.test.trec.txt").read_text(encoding="utf-8").splitlines()
+    ]
     assert set(test[["qid", "docno"]].itertuples(index=False, name=None)) == {(row[0], row[2]) for row in derived}
 
 
@@ -52,7 +55,9 @@ def test_dev_and_test_share_ids_that_the_split_tells_apart(folder):
             path = folder / {"test": "qrels.txt", "dev": "qrels_dev.txt"}[split]
             ids[ways, split] = set(json.loads(path.read_text(encoding="utf-8")))
     assert len(ids["plain", "test"] & ids["plain", "dev"]) == 2554
-    named = [set(cs.dataset(f"qrecc/{split}", path=folder, ids="split").get_qrels()["qid"]) for split in ("test", "dev")]
+    named = [
+        set(cs.dataset(f"qrecc/{split}", path=folder, ids="split").get_qrels()["qid"]) for split in ("test", "dev")
+    ]
     assert not named[0] & named[1]
     topics = cs.dataset("qrecc/dev", path=folder, ids="split").get_topics()
     assert topics["qid"].tolist() == ["dev_7_1", "dev_7_2", "dev_7_3"]
@@ -112,7 +117,9 @@ def test_form_of_the_shared_task(tmp_path, realdata):
     assert len(topics) == 95
     assert qrels_of_turns(realdata / "qrecc-labels" / "scai-qrecc21-sample.json")["qid"].nunique() == 53
     file = tmp_path / "scai-qrecc21-test-turns.json"
-    file.write_text(json.dumps([{**turn, "Conversation_source": "nq", "Context": []} for turn in NAVER]), encoding="utf-8")
+    file.write_text(
+        json.dumps([{**turn, "Conversation_source": "nq", "Context": []} for turn in NAVER]), encoding="utf-8"
+    )
     topics = read_turns(file)
     assert topics["qsource"].tolist() == ["nq"] * 3
     assert len(topics["qhistory"][2]) == 3  # an empty Context of a later turn is none: the turns before it say more
@@ -120,9 +127,27 @@ def test_form_of_the_shared_task(tmp_path, realdata):
 
 def test_form_of_apple_in_its_archive(tmp_path):
     turns = [
-        {"Context": [], "Question": "Cars?", "Rewrite": "Cars?", "Answer": "Yes.", "Answer_URL": "u", "Conversation_no": 74, "Turn_no": 1, "Conversation_source": "trec"},
-        {"Context": ["Cars?", "Yes."], "Question": "Tesla?", "Rewrite": "Tesla cars?", "Answer": "", "Answer_URL": "", "Conversation_no": 74, "Turn_no": 2, "Conversation_source": "trec"},
-    ]  # fmt: skip
+        {
+            "Context": [],
+            "Question": "Cars?",
+            "Rewrite": "Cars?",
+            "Answer": "Yes.",
+            "Answer_URL": "u",
+            "Conversation_no": 74,
+            "Turn_no": 1,
+            "Conversation_source": "trec",
+        },
+        {
+            "Context": ["Cars?", "Yes."],
+            "Question": "Tesla?",
+            "Rewrite": "Tesla cars?",
+            "Answer": "",
+            "Answer_URL": "",
+            "Conversation_no": 74,
+            "Turn_no": 2,
+            "Conversation_source": "trec",
+        },
+    ]
     with zipfile.ZipFile(tmp_path / "qrecc_data.zip", "w") as archive:
         archive.writestr("qrecc_data/qrecc_test.json", json.dumps(turns))
     with pytest.warns(UserWarning, match="no question types"):
@@ -153,13 +178,17 @@ def test_turns_are_sorted_as_numbers(tmp_path):
 )
 def test_what_is_no_turn_is_named_by_file_and_line(tmp_path, change, message):
     path = tmp_path / "test.json"
-    path.write_text("[" + ",\n".join(json.dumps(turn) for turn in [NAVER[0], {**NAVER[1], **change}]) + "]", encoding="utf-8")
+    path.write_text(
+        "[" + ",\n".join(json.dumps(turn) for turn in [NAVER[0], {**NAVER[1], **change}]) + "]", encoding="utf-8"
+    )
     with pytest.raises(ValueError, match=rf"test\.json, line 2: .*{message}"):
         read_turns(path)
 
 
 def passages(numbers) -> str:
-    return "".join(json.dumps({"id": f"{URL}{n}", "contents": f"text é {n}"}, ensure_ascii=False) + "\n" for n in numbers)
+    return "".join(
+        json.dumps({"id": f"{URL}{n}", "contents": f"text é {n}"}, ensure_ascii=False) + "\n" for n in numbers
+    )
 
 
 def test_passages_as_published_unpacked_and_for_development(tmp_path):
@@ -178,14 +207,18 @@ def test_passages_as_published_unpacked_and_for_development(tmp_path):
     with tarfile.open(tmp_path / "dev_blocks.jsonl.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "dev_blocks.jsonl", "dev_blocks.jsonl")
     for _ in range(2):  # unpacked, then from the archive
-        assert [one["docno"] for one in cs.dataset("qrecc/dev", path=tmp_path, collection="dev").get_corpus_iter()] == [URL + "4"]
+        assert [one["docno"] for one in cs.dataset("qrecc/dev", path=tmp_path, collection="dev").get_corpus_iter()] == [
+            URL + "4"
+        ]
         (tmp_path / "dev_blocks.jsonl").unlink(missing_ok=True)
 
 
 def test_a_broken_passage_is_named_by_archive_member_and_line(tmp_path):
     with zipfile.ZipFile(tmp_path / "passages.zip", "w") as archive:
         archive.writestr("collection-paragraph/wayback/1.jsonl", passages([3]) + '{"id": "x"}\n')
-    with pytest.raises(ValueError, match=r"passages\.zip!collection-paragraph/wayback/1\.jsonl, line 2: no field 'contents'"):
+    with pytest.raises(
+        ValueError, match=r"passages\.zip!collection-paragraph/wayback/1\.jsonl, line 2: no field 'contents'"
+    ):
         list(cs.dataset("qrecc/test", path=tmp_path).get_corpus_iter())
 
 
