@@ -22,16 +22,17 @@ LUCENE_STOPWORDS = frozenset(
 MAX_TOKEN_LENGTH = 255  # as in Lucene's StandardTokenizer: a longer token is cut into pieces of this length
 
 # Word breaks of Unicode's annex 29, as Lucene's StandardTokenizer reads them: letters, digits and underscores in a row; one
-# of : . ' between two letters and one of , ; . ' between two digits do not break; ideographs and hiragana stand alone;
-# scripts without spaces (Thai, Khmer …) give one token per run; emoji are tokens.
-_ASCII_WORD = re.compile(r"\w+(?:(?:(?<=[A-Za-z])[:.'](?=[A-Za-z])|(?<=[0-9])[,;.'](?=[0-9]))\w+)*", re.ASCII)
+# of . ' between two letters and one of , ; . ' between two digits do not break; ideographs and hiragana stand alone;
+# scripts without spaces (Thai, Khmer …) give one token per run; emoji are tokens. A colon does break, as it does since
+# Unicode 15.1 (Lucene keeps title:dune in one piece): a character of query languages must not change a search.
+_ASCII_WORD = re.compile(r"\w+(?:(?:(?<=[A-Za-z])[.'](?=[A-Za-z])|(?<=[0-9])[,;.'](?=[0-9]))\w+)*", re.ASCII)
 _EXT = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"
 _LETTER = r"[\p{WB=ALetter}\p{WB=HebrewLetter}]"
 _DIGIT = r"\p{WB=Numeric}"
 _WORD = rf"(?:[\p{{WB=ALetter}}\p{{WB=HebrewLetter}}\p{{WB=Numeric}}\p{{WB=ExtendNumLet}}]{_EXT})+"
 _PICTURE = rf"(?:\p{{Extended_Pictographic}}|\p{{Emoji_Presentation}}){_EXT}"
 _UNICODE_WORD = regex.compile(
-    rf"{_WORD}(?:(?:(?<={_LETTER}{_EXT})[\p{{WB=MidLetter}}\p{{WB=MidNumLet}}\p{{WB=SingleQuote}}]{_EXT}(?={_LETTER})"
+    rf"{_WORD}(?:(?:(?<={_LETTER}{_EXT})(?![:\uFE13\uFE55\uFF1A])[\p{{WB=MidLetter}}\p{{WB=MidNumLet}}\p{{WB=SingleQuote}}]{_EXT}(?={_LETTER})"
     rf"|(?<={_DIGIT}{_EXT})[\p{{WB=MidNum}}\p{{WB=MidNumLet}}\p{{WB=SingleQuote}}]{_EXT}(?={_DIGIT})){_WORD})*"
     rf"|(?:[\p{{WB=Katakana}}]{_EXT}|[\p{{WB=ExtendNumLet}}]{_EXT}(?=[\p{{WB=Katakana}}]))+"
     rf"|[\p{{Script=Han}}\p{{Script=Hiragana}}]{_EXT}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sys
 import threading
@@ -46,12 +47,13 @@ class Engine(Stage):
         """Docnos and scores of each query, best first."""
         raise NotImplementedError
 
-    def fuse_rank_cutoff(self, k: int) -> Engine | None:
+    def fuse_rank_cutoff(self, k: int) -> Engine:
         """``retriever % k`` asks the engine for k documents, never for more than before."""
         if k >= self.num_results:
-            return None
-        options = {name: getattr(self, name) for name, _ in self._identity()}
-        return type(self)(**{**options, "num_results": k})
+            return self
+        fused = copy.copy(self)
+        fused.num_results = k
+        return fused
 
 
 def split_by_query(rows: np.ndarray, docnos: Any, scores: Any, num_queries: int) -> list[tuple[list[str], Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .. import _files
 from .._optional import require
 from .engine import Engine, Query, quiet_stdout, split_by_query
 
@@ -33,7 +34,8 @@ def build_pisa_index(
         docs: dicts with ``docno`` and the text field, read once as a stream.
         path: the folder of the index.
         text_field: the field that is searched.
-        options: of ``pyterrier_pisa.PisaIndex`` (``stemmer``, ``stops``, ``threads``, ``overwrite`` …).
+        options: of ``pyterrier_pisa.PisaIndex`` (``stemmer``, ``stops``, ``threads``, ``overwrite`` …). The folder appears under
+            its name when all is written.
 
     Returns:
         ``pyterrier_pisa.PisaIndex``.
@@ -43,11 +45,12 @@ def build_pisa_index(
         RuntimeError: not all documents arrived.
         Exception: whatever the iterator raised.
     """
-    index = _pisa().PisaIndex(str(path), text_field=text_field, **options)
-    if index.built() and not options.get("overwrite"):
+    path = Path(path)
+    if path.exists() and not options.pop("overwrite", False):
         raise FileExistsError(f"{path} exists: open it by PisaIndex(path), or give overwrite=True to replace it")
+    options.pop("overwrite", None)
     seen: set[str] = set()
-    failure: list[BaseException] = []
+    failure: list[Exception] = []
 
     def checked() -> Iterator[dict[str, Any]]:
         try:
@@ -59,21 +62,22 @@ def build_pisa_index(
                     raise ValueError(f"docno {docno!r} stands for more than one document: keep one of each")
                 seen.add(docno)
                 yield {"docno": docno, text_field: doc[text_field]}
-        except BaseException as error:
+        except Exception as error:  # PISA reads in a thread, where it would be lost
             failure.append(error)
-            raise
 
-    with quiet_stdout():
-        try:
-            index.indexer(text_field, mode="overwrite" if index.overwrite else "create").index(checked())
-        except Exception:
-            if not failure:
-                raise
-    if failure:
-        raise failure[0]
-    if index.num_docs() != len(seen):
-        raise RuntimeError(f"{len(seen)} documents went in, the PISA index at {path} has {index.num_docs()}: is the disk full?")
-    return index
+    _files.clear_unfinished(path)
+    with _files.written(path) as folder:
+        index = _pisa().PisaIndex(str(folder), text_field=text_field, **options)
+        with quiet_stdout():
+            try:
+                index.indexer(text_field).index(checked())
+            except Exception as error:
+                failure.append(error)
+        if failure:
+            raise failure[0]
+        if index.num_docs() != len(seen):
+            raise RuntimeError(f"{len(seen)} documents went in, the PISA index has {index.num_docs()}: is the disk full?")
+    return _pisa().PisaIndex(str(path), text_field=text_field, **options)
 
 
 class PisaRetriever(Engine):
@@ -129,19 +133,6 @@ class PisaRetriever(Engine):
     def _named(self, index: Any) -> tuple[str, str]:
         return str(Path(index.path).resolve()), str(index.stops)
 
-    def fuse_rank_cutoff(self, k: int) -> PisaRetriever | None:
-        if k >= self.num_results:
-            return None
-        return PisaRetriever(
-            self.index,
-            num_results=k,
-            k1=self.k1,
-            b=self.b,
-            threads=self.threads,
-            query_algorithm=self.query_algorithm,
-            stops=self.stops,
-        )
-
     def _engine(self, weighted: bool) -> Any:
         key = (self.num_results, self.k1, self.b, self.threads, self.query_algorithm, self.stops, weighted)
         if key not in self._ready:
@@ -182,5 +173,5 @@ class PisaRetriever(Engine):
             return parts
         return [(docnos, np.asarray(scores) * scale / _TOKS_SCALE) for (docnos, scores), scale in zip(parts, scales, strict=True)]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:  # the engine's own object cannot be pickled, and is not shared by copies
         return {**self.__dict__, "_ready": {}}

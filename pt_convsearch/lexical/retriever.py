@@ -90,10 +90,10 @@ class BM25Retriever(Stage):
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads={self.threads!r}: a whole number from 1 on, or None")
 
-    def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """``retriever % k`` asks the index for k documents, never for more than before."""
         if k >= self.num_results:
-            return None
+            return self
         return BM25Retriever(
             self.index, num_results=k, k1=self.k1, b=self.b, idf=self.idf, threads=self.threads, verbose=self.verbose
         )

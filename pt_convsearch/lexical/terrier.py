@@ -75,13 +75,6 @@ class TerrierRetriever(Engine):
         where = self.index if isinstance(self.index, str) else getattr(self.index, "path", None) or self.index
         return tuple((name, str(where) if name == "index" else value) for name, value in super()._identity())
 
-    def fuse_rank_cutoff(self, k: int) -> TerrierRetriever | None:
-        if k >= self.num_results:
-            return None
-        return TerrierRetriever(
-            self.index, num_results=k, k1=self.k1, b=self.b, tokeniser=self.tokeniser, threads=self.threads
-        )
-
     def _engine(self) -> tuple[Any, Any]:
         key = (self.num_results, self.k1, self.b, self.tokeniser, self.threads)
         if key not in self._ready:
@@ -112,5 +105,5 @@ class TerrierRetriever(Engine):
         found = retriever(frame) if rows else pd.DataFrame({"qid": [], "docno": [], "score": []})
         return split_by_query(found["qid"].astype(np.int64).to_numpy(), found["docno"], found["score"], len(queries))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:  # the engine's own object cannot be pickled, and is not shared by copies
         return {**self.__dict__, "_ready": {}}

@@ -21,7 +21,7 @@ FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
         (" ?! … _ __ ", []),
         ("Who wrote Dune?", ["who", "wrote", "dune"]),
         ("wi-fi foo--bar AT&T C++", ["wi", "fi", "foo", "bar", "at", "t", "c"]),
-        ("3,000.5 1.a a.1 10:30 x:y 1;2", ["3,000.5", "1", "a", "a", "1", "10", "30", "x:y", "1;2"]),
+        ("3,000.5 1.a a.1 10:30 x:y é：é 1;2", ["3,000.5", "1", "a", "a", "1", "10", "30", "x", "y", "é", "é", "1;2"]),
         ("U.S.A. foo_bar _x_", ["u.s.a", "foo_bar", "_x_"]),
         ("Queen's queen’s QUEEN'S Queens' don't 'tis", ["queen", "queen", "queen", "queens", "don't", "tis"]),
         ("café ÓRGÃOS e\u0301te\u0301", ["café", "órgãos", "e\u0301te\u0301"]),
