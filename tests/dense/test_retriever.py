@@ -96,7 +96,7 @@ def test_faiss_kinds_are_kept_and_find_most(tmp_path: Path) -> None:
     asked = queries_of(random.normal(size=(20, 16)))
     index = index_of(tmp_path, vectors)
     exact = index.retriever(num_results=10)(asked)
-    for kind, options in (("HNSW16", {"ef_search": 200}), ("IVF16,Flat", {"nprobe": 16}), ("IVF4,PQ8", {"nprobe": 4}), ("SQ8", {})):
+    for kind, options in (("HNSW16", {"ef_search": 200}), ("IVF16,Flat", {"nprobe": 16}), ("IVF4,PQ8x4", {"nprobe": 4}), ("SQ8", {})):
         found = index.retriever(num_results=10, exact=False, faiss=kind, **options)(asked)
         both = exact.merge(found, on=["qid", "docno"])
         assert len(both) / len(exact) > (0.3 if "PQ" in kind else 0.9), kind

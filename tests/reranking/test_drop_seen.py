@@ -1,0 +1,105 @@
+"""What the history showed already, worked out by hand."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pt_convsearch as cs
+
+HISTORY = [
+    {"role": "user", "content": "who ?"},
+    {"role": "assistant", "content": "herbert", "docno": "a"},
+    {"role": "user", "content": "when ?", "docno": None},
+    {"role": "assistant", "content": "1965", "docno": ["c", "z"]},
+]
+
+
+def results(rows: list[tuple[str, str, float]], histories: dict[str, list], **columns: object) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["qid", "docno", "score"])
+    frame["rank"] = frame.groupby("qid").cumcount()
+    frame["query"] = "q"
+    frame["qhistory"] = [histories[qid] for qid in frame["qid"]]
+    return frame.assign(**columns)
+
+
+ROWS = [("2", "a", 9.0), ("2", "b", 8.0), ("2", "c", 7.0), ("2", "d", -1.0), ("1", "a", 3.0), ("1", "c", 2.0)]
+FOUND = results(ROWS, {"2": HISTORY, "1": []})
+
+
+def test_what_was_shown_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        left = cs.DropSeen()(FOUND)
+    assert left[["qid", "docno", "score", "rank"]].to_numpy().tolist() == [
+        ["2", "b", 8.0, 0], ["2", "d", -1.0, 1], ["1", "a", 3.0, 0], ["1", "c", 2.0, 1],
+    ]  # fmt: skip
+    assert left.columns.tolist() == FOUND.columns.tolist()
+    assert "2 of 6 results" in caplog.text
+
+
+def test_demoted_below_all_others_in_rank_and_score() -> None:
+    left = cs.DropSeen(demote=True)(FOUND)
+    assert left[left.qid == "2"]["docno"].tolist() == ["b", "d", "a", "c"]
+    # the lowest other score is -1: the first of the demoted gets -2, the next keeps its distance of 2
+    assert left[left.qid == "2"]["score"].tolist() == [8.0, -1.0, -2.0, -4.0]
+    assert left[left.qid == "2"]["rank"].tolist() == [0, 1, 2, 3]
+    assert left[left.qid == "1"]["score"].tolist() == [3.0, 2.0]
+
+
+def test_all_or_none_seen() -> None:
+    both = results([("1", "a", 2.0), ("1", "c", 1.0)], {"1": HISTORY})
+    assert cs.DropSeen()(both).empty
+    demoted = cs.DropSeen(demote=True)(both)
+    assert demoted["score"].tolist() == [2.0, 1.0]
+    none = results([("1", "x", 2.0), ("1", "y", 1.0)], {"1": HISTORY})
+    pd.testing.assert_frame_equal(cs.DropSeen()(none), none)
+
+
+def test_the_rank_decides_the_order_not_the_row() -> None:
+    shuffled = FOUND.sample(frac=1.0, random_state=3)
+    left = cs.DropSeen()(shuffled)
+    assert left[left.qid == "2"]["docno"].tolist() == ["b", "d"]
+    without_rank = cs.DropSeen()(shuffled.drop(columns="rank"))
+    assert without_rank[without_rank.qid == "2"]["docno"].tolist() == ["b", "d"]
+
+
+def test_ids_of_other_types() -> None:
+    found = results([("1", "7", 1.0), ("1", "8", 0.5)], {"1": [{"role": "assistant", "content": "x", "docno": 7}]})
+    assert cs.DropSeen()(found)["docno"].tolist() == ["8"]
+    kept = found.assign(qhistory=[np.array(history, dtype=object) for history in found["qhistory"]])
+    assert cs.DropSeen()(kept)["docno"].tolist() == ["8"]
+
+
+def test_histories_without_docnos_are_said() -> None:
+    found = results([("1", "a", 1.0)], {"1": [{"role": "assistant", "content": "x"}]})
+    with pytest.warns(UserWarning, match="carries a docno"):
+        assert len(cs.DropSeen()(found)) == 1
+
+
+def test_what_is_no_history_is_named() -> None:
+    with pytest.raises(ValueError, match="qhistory of qid '1'"):
+        cs.DropSeen()(results([("1", "a", 1.0)], {"1": ["who ?"]}))
+    with pytest.raises(ValueError, match="qhistory of qid '1'"):
+        cs.DropSeen()(FOUND.head(1).assign(qid="1", qhistory=[float("nan")]))
+    with pytest.raises(Exception, match="qhistory"):
+        cs.DropSeen()(FOUND.drop(columns="qhistory"))
+
+
+def test_empty_frames_and_identity() -> None:
+    left = cs.DropSeen()(FOUND.head(0))
+    assert left.columns.tolist() == FOUND.columns.tolist()
+    assert left["rank"].dtype == np.int64
+    assert cs.DropSeen(demote=True)(FOUND.head(0)).empty
+    assert pickle.loads(pickle.dumps(cs.DropSeen(demote=True))) == cs.DropSeen(demote=True)
+    assert cs.DropSeen() != cs.DropSeen(demote=True)
+    assert repr(cs.DropSeen(demote=True)) == "DropSeen(demote=True)"
+
+
+def test_one_query_at_a_time_and_together() -> None:
+    whole = cs.DropSeen()(FOUND)
+    single = pd.concat([cs.DropSeen()(FOUND[FOUND.qid == qid]) for qid in ("2", "1")], ignore_index=True)
+    pd.testing.assert_frame_equal(whole, single)
