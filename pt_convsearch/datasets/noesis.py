@@ -29,7 +29,6 @@ def read_noesis(
             code does, which takes every other "participant_N" away, too, and leaves its colon; ``"keep"``: nothing.
         answers: the file of correct answers that was published after the challenge for the blind test set: example id,
             candidate id (``NONE`` where no candidate is right) and utterance, separated by tabs.
-
         candidates: read the options, too; without them a file is read in half the time.
 
     Yields:
