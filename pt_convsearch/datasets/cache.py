@@ -18,7 +18,8 @@ from pt_convsearch.datasets.lines import DAMAGE, open_data
 from pt_convsearch.datasets.source import File, Source
 
 logger = logging.getLogger(__name__)
-_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zip")
+_SUFFIXES = (".gz", ".bz2", ".xz", ".zip")
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _DEPTH = 6  # how deep below path= files are looked for: a clone of the distributor's repository will do
 
 
@@ -77,14 +78,13 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
         ValueError: several different files of that name lie below ``path``.
     """
     folder = path if path is not None else home() / source.key
-    for name in dict.fromkeys([file.name, Path(file.name).name]):
-        for suffix in _SUFFIXES:
-            candidate = folder / (name + suffix)
-            if candidate.exists():
-                return candidate
+    names = _spellings(file.name)
+    for name in dict.fromkeys([*names, *(Path(name).name for name in names)]):
+        if (folder / name).exists():
+            return folder / name
     if path is None:
         return None
-    wanted = {Path(file.name).name + suffix for suffix in _SUFFIXES}
+    wanted = {Path(name).name for name in names}
     found = [place for place in _below(path) if place.name in wanted]
     if len(found) > 1:
         # a clone of the repository: the distributor's own folders tell them apart
@@ -96,6 +96,12 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
                 f"several different files called {found[0].name!r}: {shown}: give the one meant with files="
             )
     return found[0] if found else None
+
+
+def _spellings(name: str) -> list[str]:
+    """The published name, compressed since, or unpacked."""
+    bare = [name.removesuffix(suffix) for suffix in (".gz", ".zip") if name.endswith(suffix)]
+    return [name, *(name + suffix for suffix in _SUFFIXES), *bare]
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -182,6 +188,11 @@ def _checked(path: Path, file: File, verify: bool) -> Path:
     size = path.stat().st_size
     if size == 0:
         raise ValueError(f"{path}, line 1: the file is empty: fetch it again")
+    with path.open("rb") as handle:
+        if handle.read(len(_POINTER)) == _POINTER:
+            raise ValueError(
+                f"{path}, line 1: a pointer of Git LFS, not the file: run `git lfs pull`, or fetch it again"
+            )
     if not verify or (file.size is None and file.sha256 is None):
         return path
     if not any(_agree(found, file) for found in _fingerprints(path)):

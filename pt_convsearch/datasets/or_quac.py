@@ -82,32 +82,22 @@ class ORQuAC(Dataset):
 
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         variant = self._variant(variant, self.topics_variants)
-        return read_topics(self._plain(self.split), answers=variant == "answers")
+        return read_topics(self.file(self.split), answers=variant == "answers")
 
     def get_qrels(self, variant: str | None = None) -> pd.DataFrame:
         if variant is not None:
             self._variant(variant, ())
-        qrels = read_qrels(self._plain("qrels"))
+        qrels = read_qrels(self.file("qrels"))
         # one file for all splits: those of this one are the questions of its file
         mine = {
-            field(item, "qid", str, f"{self.name}, line {line}") for line, item in iter_jsonl(self._plain(self.split))
+            field(item, "qid", str, f"{self.name}, line {line}") for line, item in iter_jsonl(self.file(self.split))
         }
         return qrels[qrels["qid"].isin(mine)].reset_index(drop=True)
 
     def get_corpus_iter(self, *, verbose: bool = False) -> Iterator[dict[str, Any]]:
-        path = self._plain("corpus" if self.collection == "full" else "corpus-dev")
+        path = self.file("corpus" if self.collection == "full" else "corpus-dev")
         total = 11377951 if self.collection == "full" else None
         return counted(json_passages(path, docno=("id",), text=("text",)), verbose=verbose, total=total, name="or-quac")
-
-    def _plain(self, key: str) -> Path:
-        """The file, or what ``gzip -d`` made of it."""
-        if self.path is not None and key not in self.files:
-            assert self.source is not None
-            name = self.source.file(key).name.removesuffix(".gz")
-            for unpacked in (self.path / name, self.path / Path(name).name):
-                if unpacked.exists():
-                    return unpacked
-        return self.file(key)
 
 
 def read_topics(path: Path, *, answers: bool = True) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch.datasets.base import Dataset, register
+from pt_convsearch.datasets.cache import home
 from pt_convsearch.datasets.corpora import counted, json_passages
 from pt_convsearch.datasets.formats import field, read_json, read_qrels, read_records
 from pt_convsearch.datasets.rows import TopicRows, alternating, qrels_frame, said
@@ -185,8 +186,8 @@ class QReCC(Dataset):
         key, folder = (
             ("corpus", "collection-paragraph") if self.collection == "full" else ("corpus-dev", "dev_blocks.jsonl")
         )
-        unpacked = (self.path or Path()) / folder
-        if self.path is not None and key not in self.files and unpacked.exists():
+        unpacked = (self.path or home() / SOURCE.key) / folder
+        if key not in self.files and unpacked.exists():
             return unpacked
         return self.file(key)
 
@@ -259,13 +260,13 @@ def qrels_of_turns(path: Path) -> pd.DataFrame:
     Raises:
         ValueError: no such file; named by file and line.
     """
-    turns = _read(path)
+    turns = _read(path, questions=False)
     return qrels_frame(
         (f"{turn['conversation']}_{turn['number']}", docno, 1) for turn in turns for docno in turn["passages"] if docno
     )
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path, *, questions: bool = True) -> list[dict[str, Any]]:
     turns = []
     for line, item in read_records(path):
         where = f"{path}, line {line}"
@@ -285,7 +286,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
                 "line": line,
                 "conversation": str(field(item, "Conversation_no", (int, str), where)),
                 "number": number,
-                "question": field(item, question, str, where),
+                "question": field(item, question, str, where) if questions else "",
                 "rewrite": _rewrite(item, where),
                 "answer": field(item, "Truth_answer", str, where, field(item, "Answer", str, where, "")),
                 "source": field(item, "Conversation_source", str, where, None),

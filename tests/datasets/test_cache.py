@@ -149,6 +149,20 @@ def test_an_empty_file_is_never_right(tmp_path):
         get(source(), given=put(tmp_path / "x", b""), verify=False)
 
 
+def test_a_pointer_of_git_lfs_is_not_the_file(tmp_path):
+    place = put(tmp_path / "x", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n")
+    with pytest.raises(ValueError, match="git lfs pull"):
+        get(source(), given=place, verify=False)
+
+
+@pytest.mark.parametrize("name", ["blocks.txt.gz", "blocks.txt"])
+def test_a_file_published_compressed_and_unpacked_since(tmp_path, name):
+    found = Source("toy", "Toy", "", "", "", (File("blocks", "blocks.txt.gz", url="http://x.invalid/blocks.txt.gz"),))
+    place = put(home() / "toy" / name, b"x")
+    assert get(found, "blocks") == place
+    assert get(found, "blocks", path=home() / "toy") == place
+
+
 def test_large_files_with_line_ends_across_blocks(tmp_path):
     text = b"x" * ((1 << 20) - 1) + b"\n" + b"y" * 100 + b"\n"
     dos = text.replace(b"\n", b"\r\n")  # the first \r is the last byte of the first block

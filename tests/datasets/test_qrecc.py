@@ -7,10 +7,12 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import pt_convsearch as cs
 from pt_convsearch.datasets.qrecc import qrels_of_turns, read_turns
+from pt_convsearch.datasets.qrecc_scai import read_scai_run, write_scai_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*histories hold their own question")
 URL = "http://web.archive.org/web/2020id_/https://x.org/a,b%20\"c'_p"
@@ -228,3 +230,32 @@ def test_unknown_options_are_refused(options):
         cs.dataset("qrecc/test", **options)
     with pytest.raises(ValueError, match="dev split is cs-shortcut's own"):
         cs.dataset("qrecc/dev", form="scai")
+
+
+def test_ground_truth_of_the_shared_task_has_no_questions(realdata):
+    qrels = qrels_of_turns(realdata / "qrecc-labels" / "scai-ground-truth-format-example.json")
+    page = "http://web.archive.org/web/20150114053507id_/http://forums.studentdoctor.net:80/threads/pi-vs-pka.480670/_p5"
+    assert qrels.values.tolist() == [["2774_1", page, 1]]
+
+
+def test_runs_of_the_shared_task(tmp_path, realdata):
+    results, turns = read_scai_run(realdata / "qrecc-labels" / "scai-run-format-example.json")
+    assert results.empty
+    assert turns["qid"].tolist() == ["1_1", "2775_1"]
+    assert turns["answer"][1] == " England was involved in the Thirty Years' War."
+    topics = read_turns_of(tmp_path)
+    given = pd.DataFrame({"qid": ["7_2"] * 3, "docno": ["a", "b", "c"], "rank": [0, 1, 2], "score": [3.0, 2.5, 1.0]})
+    write_scai_run(topics, given, tmp_path / "run.json", depth=2)
+    results, turns = read_scai_run(tmp_path / "run.json")
+    assert results.values.tolist() == [["7_2", "a", 0, 3.0], ["7_2", "b", 1, 2.5]]
+    assert turns["qid"].tolist() == ["7_1", "7_2", "7_3"]
+    (tmp_path / "run.json").write_text(
+        json.dumps([{"Conversation_no": 1, "Turn_no": 1, "Model_passages": {"a": "x"}}]), encoding="utf-8"
+    )
+    with pytest.raises(ValueError, match=r"run\.json, line 1: score 'x' of 'a'"):
+        read_scai_run(tmp_path / "run.json")
+
+
+def read_turns_of(folder: Path) -> pd.DataFrame:
+    (folder / "turns.json").write_text(json.dumps(NAVER), encoding="utf-8")
+    return read_turns(folder / "turns.json")
