@@ -273,8 +273,8 @@ def _rewrites(frame: pd.DataFrame) -> list[str]:
     missing = [not isinstance(rewrite, str) or _blank(rewrite) for rewrite in rewrites]
     if any(missing):
         raise ValueError(
-            f"{sum(missing)} rows have no qrewrite (qid {first_three(frame['qid'][missing])}): leave them out, or choose "
-            "parts without cs.REWRITE"
+            f"{sum(missing)} rows have no qrewrite (qid {first_three(frame['qid'][missing])}): leave them out, or "
+            "choose parts without cs.REWRITE"
         )
     return rewrites
 
@@ -287,8 +287,8 @@ def _warn_of_repeats(qids: pd.Series, utterances: list[str], column: list[list[M
     ]
     if found:
         warnings.warn(
-            f"{len(found)} of {len(qids)} histories end with their own question (qid {first_three(found)}): qhistory ends "
-            "before q_t. Nothing was changed: people do repeat themselves",
+            f"{len(found)} of {len(qids)} histories end with their own question (qid {first_three(found)}): qhistory "
+            "ends before q_t. Nothing was changed: people do repeat themselves",
             stacklevel=3,
         )
 

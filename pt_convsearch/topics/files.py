@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch._files import open_text, read_jsonl, writing_text, written
-from pt_convsearch.topics.validation import validate
+from pt_convsearch.topics.validation import checked, validate
 
 PathLike = str | os.PathLike[str]
 
@@ -20,9 +20,9 @@ PathLike = str | os.PathLike[str]
 def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options: Any) -> pd.DataFrame:
     """Topics from a file: a topics frame as :func:`write` leaves it, or a log that a builder understands.
 
-    Records with ``query`` are topics; with ``messages``, ``conversation`` or ``conversations`` a chat log
-    (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with ``turn`` or ``turns`` lists,
-    or ``raw_utterance``, turns as in CAsT (:func:`from_turns`).
+    Records with ``query`` and ``qid`` or ``qhistory`` are topics; with ``messages``, ``conversation`` or
+    ``conversations`` a chat log (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with
+    ``turn`` or ``turns`` lists, or ``raw_utterance``, turns as in CAsT (:func:`from_turns`).
 
     Args:
         path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz.
@@ -47,13 +47,13 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     frame = _parquet(path) if is_parquet(path) else None
     first = next(records(path), None) if frame is None else dict.fromkeys(frame.columns)
     renamed = {(columns or {}).get(name, name) for name in (first or {})}
-    if first is None or {"qid", "query"} & renamed:
+    if first is None or ("query" in renamed and {"qid", "qhistory"} & renamed):
         if frame is None:
             frame = _frame(list(records(path)))
         frame = frame.rename(columns=dict(columns or {}))
         if first is None and frame.empty:
             frame = frame.reindex(columns=["qid", "query", "qhistory"])
-        return from_frame(frame, **options) if options else validate(frame)
+        return validate(frame) if "qid" in frame.columns and not options else from_frame(frame, **options)
     found = ({(columns or {}).get(name, name): value for name, value in record.items()} for record in records(path))
     if renamed & set(LISTS):
         return from_messages(found, **options)
@@ -81,7 +81,7 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
     Raises:
         ValueError: another ending, or what :func:`validate` refuses.
     """
-    topics = validate(topics)
+    topics = checked(topics)
     if is_parquet(path):
         with written(path) as temporary:
             topics.to_parquet(temporary, engine="pyarrow", index=False)

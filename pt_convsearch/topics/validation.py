@@ -42,6 +42,13 @@ def validate(topics: pd.DataFrame) -> pd.DataFrame:
         >>> topics.qid[0], topics.qhistory[0]
         ('7', [{'role': 'user', 'content': 'Hi.'}, {'role': 'assistant', 'content': 'Hello!'}])
     """
+    topics = checked(topics)
+    warn_of_repeats(topics)
+    return topics
+
+
+def checked(topics: pd.DataFrame) -> pd.DataFrame:
+    """What :func:`validate` gives, without its warning."""
     if not isinstance(topics, pd.DataFrame):
         raise TypeError(f"topics are a data frame, not {type(topics).__name__}: see cs.topics.from_messages")
     topics = check_queries(topics).reset_index(drop=True)
@@ -55,7 +62,6 @@ def validate(topics: pd.DataFrame) -> pd.DataFrame:
         topics["conversation_id"] = as_ids(topics["conversation_id"], "conversation_id")
     if "turn_number" in topics.columns:
         topics["turn_number"] = _turn_numbers(topics["turn_number"], topics["qid"])
-    warn_of_repeats(topics)
     return topics
 
 

@@ -204,9 +204,36 @@ def test_the_cut_of_the_paper(history: list[str], current: str, max_tokens: int,
 
 TEXTS = st.one_of(
     st.text(max_size=30),
-    st.lists(st.sampled_from(["a", "ab", "unbelievable", "q?", "[SEP]", "中中", "é", "e\u0301", "\u0301", "\x0c", "\x85", "a\x1cb", "🙂", "👩‍👩‍👧", "\u200b",
-                              "don't", "x" * 40, "ab" * 30, "กข", "한국어", "again", " "]), max_size=12).map(" ".join),
-)  # fmt: skip
+    st.lists(
+        st.sampled_from(
+            [
+                "a",
+                "ab",
+                "unbelievable",
+                "q?",
+                "[SEP]",
+                "中中",
+                "é",
+                "e\u0301",
+                "\u0301",
+                "\x0c",
+                "\x85",
+                "a\x1cb",
+                "🙂",
+                "👩‍👩‍👧",
+                "\u200b",
+                "don't",
+                "x" * 40,
+                "ab" * 30,
+                "กข",
+                "한국어",
+                "again",
+                " ",
+            ]
+        ),
+        max_size=12,
+    ).map(" ".join),
+)
 
 
 @pytest.mark.filterwarnings("ignore:.*end with their own question")

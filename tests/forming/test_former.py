@@ -51,11 +51,14 @@ DUNE = said("Who wrote Dune?", "Frank Herbert wrote it.", "When was it published
         (~cs.FIRST_QUESTION, "Frank Herbert wrote it. When was it published? In 1965. Did he write sequels?"),
         (cs.X - cs.X, ""),
         (cs.REWRITE, "Did Frank Herbert write sequels?"),
-        ((cs.X - cs.CURRENT) | cs.REWRITE, "Who wrote Dune? Frank Herbert wrote it. When was it published? In 1965. Did Frank Herbert write sequels?"),
+        (
+            (cs.X - cs.CURRENT) | cs.REWRITE,
+            "Who wrote Dune? Frank Herbert wrote it. When was it published? In 1965. Did Frank Herbert write sequels?",
+        ),
         (cs.CURRENT | cs.REWRITE, "Did he write sequels? Did Frank Herbert write sequels?"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_forms_of_turn_three(parts: cs.Parts, query: str) -> None:
     topics = topic(DUNE, qrewrite="Did Frank Herbert write sequels?")
     assert cs.form(parts)(topics)["query"].tolist() == [query]
@@ -63,10 +66,18 @@ def test_forms_of_turn_three(parts: cs.Parts, query: str) -> None:
 
 @pytest.mark.parametrize(
     ("parts", "query"),
-    [(cs.X, "q"), (cs.X - cs.CURRENT, ""), (cs.FIRST_QUESTION, "q"), (cs.FIRST_QUESTION | cs.CURRENT, "q"), (cs.LAST_ANSWER, ""),
-     (cs.last(1) | cs.CURRENT, "q"), (cs.QUESTIONS - cs.FIRST_QUESTION, ""), (cs.X - cs.FIRST_QUESTION, "")],
+    [
+        (cs.X, "q"),
+        (cs.X - cs.CURRENT, ""),
+        (cs.FIRST_QUESTION, "q"),
+        (cs.FIRST_QUESTION | cs.CURRENT, "q"),
+        (cs.LAST_ANSWER, ""),
+        (cs.last(1) | cs.CURRENT, "q"),
+        (cs.QUESTIONS - cs.FIRST_QUESTION, ""),
+        (cs.X - cs.FIRST_QUESTION, ""),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_first_turns(parts: cs.Parts, query: str) -> None:
     assert cs.form(parts)(topic([], "q"))["query"].tolist() == [query]
 
@@ -218,10 +229,16 @@ def test_errors() -> None:
 
 @pytest.mark.parametrize(
     ("options", "named"),
-    [({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 2.5}, "max_tokens"), ({"tokenizer": "words"}, "max_tokens"),
-     ({"mode": "paper"}, "max_tokens"), ({"max_tokens": 5, "mode": "papers"}, "mode"), ({"sep": None}, "sep"),
-     ({"sep": ("[U]", "")}, "sep")],
-)  # fmt: skip
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 2.5}, "max_tokens"),
+        ({"tokenizer": "words"}, "max_tokens"),
+        ({"mode": "paper"}, "max_tokens"),
+        ({"max_tokens": 5, "mode": "papers"}, "mode"),
+        ({"sep": None}, "sep"),
+        ({"sep": ("[U]", "")}, "sep"),
+    ],
+)
 def test_options_that_contradict(options: dict, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         cs.form(cs.X, **options)
@@ -270,8 +287,16 @@ def test_functions_of_ones_own() -> None:
 def test_identity() -> None:
     assert cs.form(cs.X - cs.CURRENT) == cs.form(cs.X & ~cs.CURRENT)
     assert hash(cs.form(cs.X - cs.CURRENT)) == hash(cs.form(cs.X & ~cs.CURRENT))
-    formers = [cs.form(cs.X), cs.form(cs.CURRENT), cs.form(cs.X, sep="\n"), cs.form(cs.X, repeat={cs.CURRENT: 2}), cs.form(cs.X, max_tokens=5),
-               cs.form(cs.X, max_tokens=5, mode="tail"), cs.form(cs.X, max_tokens=5, tokenizer="characters"), cs.form(cs.X, sep=("[U]", "[T]"))]  # fmt: skip
+    formers = [
+        cs.form(cs.X),
+        cs.form(cs.CURRENT),
+        cs.form(cs.X, sep="\n"),
+        cs.form(cs.X, repeat={cs.CURRENT: 2}),
+        cs.form(cs.X, max_tokens=5),
+        cs.form(cs.X, max_tokens=5, mode="tail"),
+        cs.form(cs.X, max_tokens=5, tokenizer="characters"),
+        cs.form(cs.X, sep=("[U]", "[T]")),
+    ]
     assert len(set(formers)) == len(formers)
     assert len({repr(former) for former in formers}) == len(formers)
     for former in formers:

@@ -1,0 +1,348 @@
+"""Topics from chats, dialogues, turns and frames: every shape that people hold, values by hand."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pt_convsearch as cs
+
+U, A = "user", "assistant"
+
+
+def m(role: str, content, **more) -> dict:
+    return {"role": role, "content": content, **more}
+
+
+CHAT = [m("system", "Be kind."), m(U, "q1"), m(A, "a1"), m(U, "q2"), m(A, "a2", docno="d2"), m(A, "more"), m(U, "q3")]
+
+
+def test_each_user_message_is_a_topic() -> None:
+    topics = cs.topics.from_messages([{"id": "c", "messages": CHAT}])
+    assert topics.columns.tolist() == ["qid", "query", "qhistory", "answer", "conversation_id", "turn_number"]
+    assert topics.qid.tolist() == ["c_1", "c_2", "c_3"]
+    assert topics["query"].tolist() == ["q1", "q2", "q3"]
+    assert topics.answer.tolist() == ["a1", "a2\nmore", ""]
+    assert topics.turn_number.tolist() == [1, 2, 3]
+    assert topics.qhistory.tolist() == [
+        [],
+        [m(U, "q1"), m(A, "a1")],
+        [m(U, "q1"), m(A, "a1"), m(U, "q2"), m(A, "a2", docno="d2"), m(A, "more")],
+    ]
+
+
+def test_last_turns() -> None:
+    log = [CHAT, CHAT[:3], [m(A, "hello?")]]
+    topics = cs.topics.from_messages(log, turns="last")
+    assert topics.qid.tolist() == ["1_3", "2_1"]
+    assert topics.answer.tolist() == ["", "a1"]
+    with pytest.raises(ValueError, match="turns"):
+        cs.topics.from_messages(log, turns="first")
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        {"id": "c", "messages": [m(U, "q1"), m(A, "a1"), m(U, "q2")]},
+        {"conversation_id": "c", "conversation": [m(U, "q1", language="English"), m(A, "a1", toxic=False), m(U, "q2")]},
+        {
+            "id": "c",
+            "conversations": [
+                {"from": "human", "value": "q1"},
+                {"from": "gpt", "value": "a1"},
+                {"from": "human", "value": "q2"},
+            ],
+        },
+        {
+            "id": "c",
+            "messages": [
+                {"speaker": "user", "text": "q1"},
+                {"speaker": "agent", "text": "a1"},
+                {"speaker": "user", "text": "q2"},
+            ],
+        },
+        {"id": "c", "messages": (m("User", "q1"), m("Assistant", "a1"), m("USER", "q2"))},
+        {"id": "c", "messages": np.array([m(U, "q1"), m(A, "a1"), m(U, "q2")], dtype=object)},
+        {
+            "id": "c",
+            "messages": [
+                m(U, [{"type": "text", "text": "q1"}]),
+                m(A, ["a1"]),
+                m(U, [{"type": "image_url"}, {"type": "text", "text": "q2"}]),
+            ],
+        },
+    ],
+)
+def test_shapes_of_a_conversation(conversation: dict) -> None:
+    topics = cs.topics.from_messages([conversation])
+    assert topics.qid.tolist() == ["c_1", "c_2"]
+    assert topics["query"].tolist() == ["q1", "q2"]
+    assert topics.qhistory[1] == [m(U, "q1"), m(A, "a1")]
+
+
+def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    log = [
+        [
+            m("system", "s"),
+            m("developer", "d"),
+            m(U, "q"),
+            m(A, None, tool_calls=[1]),
+            m("tool", "t"),
+            m("tool", "t"),
+            m(A, ""),
+            m(A, "a"),
+        ],
+        [m(A, "nobody asked")],
+    ]
+    with caplog.at_level(logging.INFO, "pt_convsearch"):
+        topics = cs.topics.from_messages(log)
+    assert topics.answer.tolist() == ["a"]
+    for count in (
+        "2 tool",
+        "2 assistant without text",
+        "1 system",
+        "1 developer",
+        "1 conversations without a user message",
+    ):
+        assert count in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("log", "named"),
+    [
+        ([{"id": "c9", "messages": [m("narrator", "x")]}], "narrator.*|c9.*narrator"),
+        ([{"id": "c9", "messages": [m(U, None)]}], "c9"),
+        ([{"id": "c9", "messages": [m(U, float("nan"))]}], "c9"),
+        ([{"id": "c9", "messages": [m(U, 3)]}], "c9"),
+        ([{"id": "c9", "messages": ["x"]}], "c9"),
+        ([{"id": "c9", "messages": [{"content": "x"}]}], "c9"),
+        ([{"id": "c9", "text": "x"}], "messages"),
+        (
+            [{"id": "c9", "messages": []}, {"id": "c9", "messages": []}, {"id": "b", "messages": []}],
+            "1 conversation ids.*c9",
+        ),
+        ({"id": "c9", "messages": []}, "one dict"),
+        (["c9"], "conversation 1"),
+    ],
+)
+def test_what_is_no_log(log, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        cs.topics.from_messages(log)
+
+
+def test_other_roles_can_be_named() -> None:
+    log = [[m("narrator", "x"), m("visitor", "q"), m("bot", "a")]]
+    topics = cs.topics.from_messages(log, roles={"narrator": None, "visitor": U, "bot": A})
+    assert topics["query"].tolist() == ["q"]
+    assert topics.answer.tolist() == ["a"]
+    with pytest.raises(ValueError, match="roles"):
+        cs.topics.from_messages(log, roles={"narrator": "system"})
+
+
+def test_ids() -> None:
+    chat = [m(U, "q")]
+    log = [
+        {"id": 7, "messages": chat},
+        {"id": 8.0, "messages": chat},
+        {"messages": chat},
+        {"id": "NA", "messages": chat},
+    ]
+    assert cs.topics.from_messages(log).qid.tolist() == ["7_1", "8_1", "3_1", "NA_1"]
+
+
+def test_fields_of_conversations_become_columns_and_frames_are_logs() -> None:
+    log = pd.DataFrame(
+        {"id": ["a", "b"], "language": ["en", "de"], "messages": [[m(U, "q1"), m(U, "q2")], [m(U, "q3")]]}
+    )
+    assert cs.topics.from_messages(log, columns=["language"]).language.tolist() == ["en", "en", "de"]
+
+
+def test_an_empty_log_and_a_generator() -> None:
+    empty = cs.topics.from_messages([])
+    full = cs.topics.from_messages(chat for chat in [CHAT])
+    assert empty.columns.tolist() == full.columns.tolist()
+    assert empty.dtypes.tolist() == full.dtypes.tolist()
+
+
+def test_half_an_emoji_is_replaced() -> None:
+    topics = cs.topics.from_messages([[m(U, "ok \ud83d"), m(A, "\U0001f642"), m(U, "q")]])
+    assert topics["query"].tolist() == ["ok \ufffd", "q"]
+    assert topics.qhistory[1][1]["content"] == "\U0001f642"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.sampled_from([U, A]), st.sampled_from(["x", "y", "z"])), max_size=8), max_size=4))
+def test_rows_stand_alone(conversations: list) -> None:
+    log = [[m(role, text) for role, text in conversation] for conversation in conversations]
+    topics = cs.topics.from_messages(log)
+    expected = [chat[:at] for chat in log for at, message in enumerate(chat) if message["role"] == U]
+    assert topics.qhistory.tolist() == expected
+    assert len(topics) == len(expected)
+
+
+# dialogues
+
+DIALOGUE = {
+    "dialogue_id": "d",
+    "utterances": [
+        {"speaker": "ann", "text": "u1"},
+        {"speaker": "ann", "text": "u2"},
+        {"speaker": "bob", "text": "u3"},
+        {"speaker": "cat", "text": "u4"},
+        {"speaker": "cat", "text": " "},
+        {"speaker": "ann", "text": "u5"},
+    ],
+}
+
+
+def test_dialogues() -> None:
+    topics = cs.topics.from_dialogues([DIALOGUE])
+    assert topics.qid.tolist() == ["d_1", "d_2", "d_3"]
+    assert topics.answer.tolist() == ["", "u3\nu4", ""]
+    assert topics.qhistory[2] == [m(U, "u1"), m(U, "u2"), m(A, "u3"), m(A, "u4")]
+
+
+@pytest.mark.parametrize(
+    ("user", "queries"),
+    [
+        ("cat", ["u4"]),
+        (["bob", "cat"], ["u3", "u4"]),
+        (lambda name: name != "ann", ["u3", "u4"]),
+        (None, ["u1", "u2", "u5"]),
+    ],
+)
+def test_who_is_the_user(user, queries: list[str]) -> None:
+    assert cs.topics.from_dialogues([DIALOGUE], user=user)["query"].tolist() == queries
+
+
+def test_dialogues_in_other_shapes() -> None:
+    pairs = [("ann", "u1"), ("bob", "u2")]
+    assert cs.topics.from_dialogues([pairs]).answer.tolist() == ["u2"]
+    assert cs.topics.from_dialogues([["u1", "u2", "u3"]])["query"].tolist() == ["u1", "u3"]
+    assert cs.topics.from_dialogues([{"id": 4, "turns": pairs}]).qid.tolist() == ["4_1"]
+    for wrong in ([3], [{"speaker": "x"}], [("x", None)]):
+        with pytest.raises(ValueError, match="utterance 1 of dialogue"):
+            cs.topics.from_dialogues([wrong])
+    with pytest.raises(ValueError, match=r"zoe.*ann"):
+        cs.topics.from_dialogues([DIALOGUE], user="zoe")
+
+
+# turns
+
+CAST = [
+    {
+        "topic_number": 81,
+        "turn_number": number,
+        "raw_utterance": f"q{number}",
+        "manual_rewritten_utterance": f"r{number}",
+    }
+    for number in (1, 10, 2, 9)
+]
+
+
+def test_turns_sort_as_numbers() -> None:
+    topics = cs.topics.from_turns(CAST)
+    assert topics.qid.tolist() == ["81_1", "81_2", "81_9", "81_10"]
+    assert topics.turn_number.tolist() == [1, 2, 9, 10]
+    assert topics.qrewrite.tolist() == ["r1", "r2", "r9", "r10"]
+    assert topics.qhistory[3] == [m(U, "q1"), m(U, "q2"), m(U, "q9")]
+
+
+def test_turns_nested_with_passages_and_docnos() -> None:
+    nested = [
+        {
+            "number": 106,
+            "title": "t",
+            "turn": [
+                {"number": 1, "raw_utterance": "q1", "passage": "p1", "canonical_result_id": "M_1", "passage_id": 7},
+                {"number": 2, "raw_utterance": "q2", "manual_canonical_result_id": "M_2"},
+                {"number": 3, "raw_utterance": "q3"},
+            ],
+        }
+    ]
+    topics = cs.topics.from_turns(nested, passages={"M_2": "p2"}, columns=["title"])
+    assert topics.qid.tolist() == ["106_1", "106_2", "106_3"]
+    assert topics.answer.tolist() == ["p1", "p2", ""]
+    assert topics.qhistory[2] == [m(U, "q1"), m(A, "p1", docno="M_1-7"), m(U, "q2"), m(A, "p2", docno="M_2")]
+    assert topics.title.tolist() == ["t"] * 3
+    assert "qrewrite" not in topics.columns
+
+
+def test_turns_without_answers_or_with_gaps() -> None:
+    frame = pd.DataFrame({"conversation_id": [1, 1], "turn": [1.0, 2.0], "query": ["a", "b"], "answer": ["x", None]})
+    topics = cs.topics.from_turns(frame)
+    assert topics.qid.tolist() == ["1_1", "1_2"]
+    assert topics.answer.tolist() == ["x", ""]
+
+
+@pytest.mark.parametrize(
+    ("records", "named"),
+    [
+        ([{"turn": 1, "query": "q"}], "record 1"),
+        ([{"topic": 1, "turn": "one", "query": "q"}], "'one'"),
+        ([{"topic": 1, "turn": 1}], "turn 1 of conversation '1'"),
+        ([{"topic": 1, "turn": 1, "query": "q"}] * 2, "more than one turn 1"),
+    ],
+)
+def test_what_is_no_turn(records: list, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        cs.topics.from_turns(records)
+
+
+# frames
+
+SAME = [m(U, "a"), m(A, "b")]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        ["a", "b"],
+        ("a", "b"),
+        SAME,
+        json.dumps(SAME),
+        json.dumps(["a", "b"]),
+        np.array(["a", "b"], dtype=object),
+        [m("system", "s"), *SAME],
+    ],
+)
+def test_histories_in_a_frame_become_one_shape(history) -> None:
+    frame = pd.DataFrame({"qid": [1], "query": ["q"], "said": [history], "extra": [[1, 2]]})
+    topics = cs.topics.from_frame(frame, "said")
+    assert topics.qhistory.tolist() == [SAME]
+    assert topics.qid.tolist() == ["1"]
+    assert topics.extra.tolist() == [[1, 2]]
+    assert frame.columns.tolist() == ["qid", "query", "said", "extra"]
+
+
+def test_strings_of_the_user_only_and_whole_conversations() -> None:
+    frame = pd.DataFrame({"conversation_id": ["c"], "turn_number": [3], "chat": [["a", "b", "q"]]})
+    assert cs.topics.from_frame(frame, "chat").qhistory.tolist() == [SAME]
+    topics = cs.topics.from_frame(frame, "chat", strings="user")
+    assert topics.qid.tolist() == ["c_3"]
+    assert topics["query"].tolist() == ["q"]
+    assert topics.qhistory.tolist() == [[m(U, "a"), m(U, "b")]]
+
+
+@pytest.mark.parametrize("history", [None, float("nan"), 3, "{", '"a"', ["a", m(U, "b")], [3]])
+def test_histories_that_are_none_name_the_qid(history) -> None:
+    with pytest.raises(ValueError, match="said of qid '1'"):
+        cs.topics.from_frame(pd.DataFrame({"qid": [1], "query": ["q"], "said": [history]}), "said")
+
+
+def test_frames_that_lack_a_column() -> None:
+    frame = pd.DataFrame({"qid": [1], "query": ["q"]})
+    with pytest.raises(ValueError, match="'history'"):
+        cs.topics.from_frame(frame, "history")
+    with pytest.raises(ValueError, match="'qid'"):
+        cs.topics.from_frame(pd.DataFrame({"query": ["q"], "h": [[]]}), "h")
+    with pytest.raises(ValueError, match="end with a user"):
+        cs.topics.from_frame(pd.DataFrame({"qid": [1], "h": [["a", "b"]]}), "h")
+    with pytest.raises(ValueError, match="strings"):
+        cs.topics.from_frame(pd.DataFrame({"qid": [1], "query": ["q"], "h": [[]]}), "h", strings="both")
