@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 # public name -> the room it lives in
 _ROOMS: dict[str, tuple[str, ...]] = {
     "forming": (
-        "ANSWERS", "CURRENT", "FIRST_QUESTION", "LAST_ANSWER", "LAST_QUESTION", "QUESTIONS", "REWRITE", "X",
-        "Parts", "form", "last",
+        "ANSWERS", "CURRENT", "FIRST_QUESTION", "LAST_ANSWER", "LAST_QUESTION", "LAST_UTTERANCE", "QUESTIONS", "REWRITE", "X",
+        "Form", "Parts", "form", "last",
     ),
     "lexical": ("BM25Index", "bm25"),
     "dense": ("BiEncoder", "DenseIndex"),
