@@ -46,6 +46,13 @@ class MessageReader:
 
     def messages(self, values: Any, where: str) -> list[Message]:
         """The messages of one conversation that its users saw; ``where`` names the conversation in errors."""
+        if isinstance(values, str):
+            try:
+                values = json.loads(values)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"the messages of {where} are a text that is not JSON ({error})") from error
+        if not _is_list(values):
+            raise ValueError(f"the messages of {where} are {_shown(values)}: give a list")
         found = (self.message(value, where, number) for number, value in enumerate(values, 1))
         return [message for message in found if message is not None]
 

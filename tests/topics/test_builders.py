@@ -67,6 +67,7 @@ def test_last_turns() -> None:
                 {"speaker": "user", "text": "q2"},
             ],
         },
+        {"id": "c", "messages": json.dumps([m(U, "q1"), m(A, "a1"), m(U, "q2")])},
         {"id": "c", "messages": (m("User", "q1"), m("Assistant", "a1"), m("USER", "q2"))},
         {"id": "c", "messages": np.array([m(U, "q1"), m(A, "a1"), m(U, "q2")], dtype=object)},
         {
@@ -121,6 +122,8 @@ def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
         ([{"id": "c9", "messages": [m(U, float("nan"))]}], "c9"),
         ([{"id": "c9", "messages": [m(U, 3)]}], "c9"),
         ([{"id": "c9", "messages": ["x"]}], "c9"),
+        ([{"id": "c9", "messages": "{"}], "c9.*JSON"),
+        ([{"id": "c9", "messages": 3}], "c9.*give a list"),
         ([{"id": "c9", "messages": [{"content": "x"}]}], "c9"),
         ([{"id": "c9", "text": "x"}], "messages"),
         (
