@@ -2,8 +2,8 @@
 
     python experiments/testbed_dials.py --out out/testbed_dials
 
-Needs no data. BM25 on four forms of the question, by question type, over three seeds; with --dense also all-MiniLM-L6-v2 without
-training, at the default dials on a smaller world. Writes results.csv, results.json and testbed_dials.png into --out.
+Needs no data. BM25 on four forms of the question, by question type, over three seeds; with --dense also
+all-MiniLM-L6-v2 without training, on a smaller world. Writes results.csv, results.json and testbed_dials.png.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ import pt_convsearch as cs
 from pt_convsearch.evaluation.report import long_table, write_results
 
 FORMS = {"X_t": cs.X, "X_t\\q_t": cs.X - cs.CURRENT, "q_t": cs.CURRENT, "rewrite": cs.REWRITE}
-DEFAULTS = {"entities": 220, "shortcut": 0.9, "ambiguity": 0.9, "switch_rate": 0.15, "near_duplicates": 0.25, "golds": 1.1,
-            "turns": 5}  # fmt: skip
+DEFAULTS = {
+    "entities": 220,
+    "shortcut": 0.9,
+    "ambiguity": 0.9,
+    "switch_rate": 0.15,
+    "near_duplicates": 0.25,
+    "golds": 1.1,
+    "turns": 5,
+}
 SWEEPS = {
     "shortcut": (0, 0.25, 0.5, 0.75, 1),
     "ambiguity": (0, 0.5, 1),
@@ -41,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the files go")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="seeds of the testbed (default 1 2 3)")
     parser.add_argument("--conversations", type=int, default=200, help="conversations a setting (default 200)")
-    parser.add_argument("--dense", action="store_true", help="MiniLM at the default dials, on 80 entities and 60 conversations")
+    parser.add_argument("--dense", action="store_true", help="MiniLM, on 80 entities and 60 conversations")
     parser.add_argument("--quick", action="store_true", help="one seed, 60 conversations, the ends of each dial")
     options = parser.parse_args(argv)
     if options.quick:
@@ -76,15 +83,17 @@ def settings(quick: bool) -> list[tuple[str, dict[str, Any]]]:
 def measured(seed: int, conversations: int, turned: list[tuple[str, dict[str, Any]]]) -> pd.DataFrame:
     """The rows of one seed."""
     rows = []
-    for corpus, group in itertools.groupby(turned, key=lambda setting: {dial: setting[1][dial] for dial in CORPUS_DIALS}):
+    for corpus, group in itertools.groupby(turned, key=lambda setting: [setting[1][dial] for dial in CORPUS_DIALS]):
         with temporary() as folder:
             index = None
             for dial, dials in group:
                 data = cs.dataset("testbed", seed=seed, conversations=conversations, **ranged(dials))
                 index = index or cs.BM25Index(Path(folder) / "passages.bm25").index(data.get_corpus_iter())
-                systems = {f"BM25 {name}": cs.form(parts) >> index.bm25(num_results=100) for name, parts in FORMS.items()}
+                bm25 = index.bm25(num_results=100)
+                systems = {f"BM25 {name}": cs.form(parts) >> bm25 for name, parts in FORMS.items()}
                 rows.append(table(data, systems).assign(dial=dial, seed=seed, passages=data.num_passages, **dials))
-            say(f"seed {seed}: {corpus}")
+            corpus_dials = zip(CORPUS_DIALS, corpus, strict=True)
+            say(f"seed {seed}: " + ", ".join(f"{dial}={value}" for dial, value in corpus_dials))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -125,10 +134,11 @@ def figure(results: pd.DataFrame) -> Any:
     ]
     drawn = Figure(figsize=(11, 5.2), layout="constrained")
     axes = drawn.subplots(2, 4, sharey=True).flat
-    chosen = results[(results["measure"] == "R@10") & ~results["system"].str.endswith("(small)")]
+    recall = results[results["measure"] == "R@10"]
     for dial, axis in zip(SWEEPS, axes, strict=False):
         for system, group, colour, style in lines:
-            part = chosen[(chosen["system"] == system) & (chosen["group"] == group) & chosen["dial"].isin(("default", dial))]
+            part = recall[(recall["system"] == system) & (recall["group"] == group)]
+            part = part[part["dial"].isin(("default", dial))]
             means = part.groupby(dial)["value"].mean()
             name = system.removeprefix("BM25 ").replace("\\q_t", " without q_t")
             axis.plot(means.index, means, style, color=colour, marker=".", label=f"{name}, {group}")

@@ -108,7 +108,8 @@ class Region:
             entity.facets = [known[index] for index in shuffled(stream, FACETS)]
             for facet in entity.facets:
                 entity.values.append(_fresh(stream, facet, entity.values))
-            entity.scenes = [self._scene(stream) for _ in range(_SCENES)]
+            nouns = shuffled(stream, len(words("scene_noun")))[:_SCENES]
+            entity.scenes = [f"{pick(stream, words('scene_adj'))} {words('scene_noun')[noun]}" for noun in nouns]
         for place_of, entity in enumerate(self.entities):
             entity.links = [self._link(stream, (place_of + offset) % ENTITIES) for offset in offsets]
         # last, so that the dials behind these two change no fact
@@ -118,10 +119,6 @@ class Region:
             order = shuffled(stream, FACETS)
             for position in (order[j % FACETS] for j in range(shape.near)):
                 entity.near.append((position, _fresh(stream, entity.facets[position], entity.values)))
-
-    @staticmethod
-    def _scene(stream: Iterator[int]) -> str:
-        return f"{pick(stream, words('scene_adj'))} {pick(stream, words('scene_noun'))}"
 
     def _link(self, stream: Iterator[int], other: int) -> tuple[int, int]:
         while True:
