@@ -2,15 +2,17 @@
 
     python experiments/bench/bm25.py --docs 200000 --terms 6,100,250,470 --k 100 --out bm25.csv
 
-Every engine gets the same texts (no stop words removed from the index, no stemming), one thread, the same k1 and b. Queries
-are windows of text of the given number of terms, once with all terms and once without stop words. Rounds are interleaved:
-every engine answers the same queries before the next round begins; the median over rounds is reported, and the ratio to ours.
-In the same run the answers are compared: ours with bm25s, and ours with Robertson's idf with PISA (equal formulas).
+Every engine gets the same texts (no stop words removed from the index, no stemming), one thread, the same k1 and b.
+Queries are windows of text of the given number of terms, once with all terms and once without stop words. Rounds are
+interleaved: every engine answers the same queries before the next round begins; the median over rounds is reported,
+and the ratio to ours. In the same run the answers are compared: ours with bm25s, and ours with Robertson's idf with
+PISA (equal formulas).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import tempfile
@@ -33,7 +35,7 @@ ENGINES = ("ours", "ours-2-threads", "bm25s", "pisa", "pisa-bmw", "terrier")
 
 
 class Zipf:
-    """Synthetic text: words in a Zipf-Mandelbrot distribution like English's, the most frequent ones being stop words."""
+    """Synthetic text: words in a Zipf-Mandelbrot distribution like English's, stop words the most frequent ones."""
 
     def __init__(self, vocabulary: int, seed: int) -> None:
         ranks = np.arange(1, vocabulary + 1)
@@ -47,10 +49,12 @@ class Zipf:
 
     def texts(self, count: int, mean_length: int = 33) -> Iterator[str]:
         for start in range(0, count, 10_000):
-            lengths = np.maximum(3, self.rng.lognormal(np.log(mean_length) - 0.18, 0.6, min(10_000, count - start))).astype(int)
+            lengths = np.maximum(
+                3, self.rng.lognormal(np.log(mean_length) - 0.18, 0.6, min(10_000, count - start))
+            ).astype(int)
             tokens = self.words[self.draw(int(lengths.sum()))]
             at = np.concatenate([[0], np.cumsum(lengths)])
-            for a, b in zip(at, at[1:], strict=False):
+            for a, b in itertools.pairwise(at):
                 yield " ".join(tokens[a:b])
 
 
@@ -72,14 +76,16 @@ def read_corpus(path: Path, limit: int) -> Iterator[str]:
 
 
 def windows(texts: list[str], terms: int, count: int, stop: bool, seed: int) -> list[str]:
-    """Queries: texts one after another from a random place, cut at the number of terms."""
+    """Queries: texts one after another; from 20 terms on a third is said again, as people do in a dialogue."""
     rng = random.Random(seed)
+    fresh = terms if terms < 20 else int(terms * 0.68)
     queries = []
     for _ in range(count):
         words: list[str] = []
-        while len(words) < terms:
+        while len(words) < fresh:
             words += [word for word in rng.choice(texts).split() if stop or word not in LUCENE_STOPWORDS]
-        queries.append(" ".join(words[:terms]))
+        words = words[:fresh]
+        queries.append(" ".join(words + rng.choices(words, k=terms - fresh)))
     return queries
 
 
@@ -170,7 +176,9 @@ def main() -> None:
         engines = {}
         for name in names:
             engines[name], seconds = build(name, texts, Path(folder), args.k)
-            rows.append({"engine": name, "what": "indexing", "terms": "", "value": len(texts) / seconds, "unit": "docs/s"})
+            rows.append(
+                {"engine": name, "what": "indexing", "terms": "", "value": len(texts) / seconds, "unit": "docs/s"}
+            )
             print(f"{name}: indexed {len(texts) / seconds:,.0f} documents per second")
         for stop in (True, False):
             for terms in map(int, args.terms.split(",")):
@@ -181,7 +189,14 @@ def main() -> None:
 
 
 def cell(
-    engines: dict[str, Any], queries: list[str], terms: int, kind: str, rounds: int, rows: list[dict[str, Any]], folder: Path, k: int
+    engines: dict[str, Any],
+    queries: list[str],
+    terms: int,
+    kind: str,
+    rounds: int,
+    rows: list[dict[str, Any]],
+    folder: Path,
+    k: int,
 ) -> None:
     """Measure one number of terms on every engine, print the ratios to ours, compare the answers."""
     topics = pd.DataFrame({"qid": [str(i) for i in range(len(queries))], "query": queries})
@@ -207,7 +222,15 @@ def cell(
     for own_name, other, results in pairs:
         if results is not None and other in found:
             share = agreement(results, found[other])
-            rows.append({"engine": own_name, "what": kind, "terms": terms, "value": share, "unit": f"top 10 shared with {other}"})
+            rows.append(
+                {
+                    "engine": own_name,
+                    "what": kind,
+                    "terms": terms,
+                    "value": share,
+                    "unit": f"top 10 shared with {other}",
+                }
+            )
             print(f"    top 10 of {own_name} shared with {other}: {share:.4f}")
 
 

@@ -16,15 +16,18 @@ Tokenizer = Literal["lucene", "unicode"] | Callable[[str], Iterable[str]]
 
 #: Lucene's EnglishAnalyzer.ENGLISH_STOP_WORDS_SET
 LUCENE_STOPWORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
+    (  # noqa: SIM905 - a list of 33 literals would fill the page
+        "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
+        "this to was will with"
+    ).split()
 )
 MAX_TOKEN_LENGTH = 255  # as in Lucene's StandardTokenizer: a longer token is cut into pieces of this length
 
-# Word breaks of Unicode's annex 29, as Lucene's StandardTokenizer reads them: letters, digits and underscores in a row; one
-# of . ' between two letters and one of , ; . ' between two digits do not break; ideographs and hiragana stand alone;
-# scripts without spaces (Thai, Khmer …) give one token per run; emoji are tokens. A colon does break, as it does since
-# Unicode 15.1 (Lucene keeps title:dune in one piece): a character of query languages must not change a search.
+# Word breaks of Unicode's annex 29, as Lucene's StandardTokenizer reads them: letters, digits and underscores in a
+# row; one of . ' between two letters and one of , ; . ' between two digits do not break; ideographs and hiragana
+# stand alone; scripts without spaces (Thai, Khmer …) give one token per run; emoji are tokens. A colon does break, as
+# it does since Unicode 15.1 (Lucene keeps title:dune in one piece): a character of query languages must not change a
+# search.
 _ASCII_WORD = re.compile(r"\w+(?:(?:(?<=[A-Za-z])[.'](?=[A-Za-z])|(?<=[0-9])[,;.'](?=[0-9]))\w+)*", re.ASCII)
 _EXT = r"[\p{WB=Extend}\p{WB=Format}\p{WB=ZWJ}]*"
 _LETTER = r"[\p{WB=ALetter}\p{WB=HebrewLetter}]"
@@ -41,7 +44,8 @@ _UNICODE_WORD = regex.compile(
 )
 _HAS_ALNUM = regex.compile(r"[^\p{WB=ExtendNumLet}]")
 # "unicode": words of any script, and one token per character where a script puts no spaces between words
-_SPACELESS = r"[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー]"
+_SPACELESS_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_SPACELESS = "[ー" + "".join(rf"\p{{Script={name}}}" for name in _SPACELESS_SCRIPTS) + "]"
 _ANY_WORD = regex.compile(
     rf"{_SPACELESS}\p{{M}}*|(?:(?!{_SPACELESS})[\p{{L}}\p{{N}}][\p{{M}}\u200C\u200D]*)+"
     rf"|\p{{RI}}\p{{RI}}|{_PICTURE}(?:(?<=\u200D){_PICTURE})*"
@@ -90,7 +94,7 @@ def _lucene_porter() -> Callable[[list[str]], list[str]]:
             return word
         stemmed: str = snowball(word)
         if stemmed.endswith("bli") and _measured(stemmed[:-3]):
-            return snowball(stemmed[:-1] + "e")  # type: ignore[no-any-return]
+            return str(snowball(stemmed[:-1] + "e"))
         if stemmed.endswith("logi") and _measured(stemmed[:-4]):
             return stemmed[:-1]
         return stemmed
@@ -116,9 +120,10 @@ class Analyzer:
     """Text to index terms: tokenizer, then stop words, then stemmer, in Lucene's order.
 
     Args:
-        tokenizer: ``"lucene"`` (StandardTokenizer, lower case, possessives removed), ``"unicode"`` (any script, Chinese and
-            Japanese by character), or a function from text to tokens.
-        stemmer: None, ``"porter"`` (as Lucene has it), or a Snowball name that PyStemmer knows (``"english"``, ``"german"`` …).
+        tokenizer: ``"lucene"`` (StandardTokenizer, lower case, possessives removed), ``"unicode"`` (any script,
+            Chinese and Japanese by character), or a function from text to tokens.
+        stemmer: None, ``"porter"`` (as Lucene has it), or a Snowball name that PyStemmer knows (``"english"``,
+            ``"german"`` …).
         stopwords: None, ``"lucene"`` (its 33 English ones), or a collection of words in the tokenizer's form.
 
     Raises:
@@ -132,7 +137,9 @@ class Analyzer:
         stopwords: Literal["lucene"] | Iterable[str] | None = "lucene",
     ) -> None:
         if not callable(tokenizer) and tokenizer not in _TOKENIZERS:
-            raise ValueError(f"unknown tokenizer {tokenizer!r}: give 'lucene', 'unicode' or a function from text to tokens")
+            raise ValueError(
+                f"unknown tokenizer {tokenizer!r}: give 'lucene', 'unicode' or a function from text to tokens"
+            )
         if stemmer is not None and stemmer not in Stemmer.algorithms():
             raise ValueError(f"unknown stemmer {stemmer!r}: give None or one of {', '.join(Stemmer.algorithms())}")
         if isinstance(stopwords, str) and stopwords != "lucene":
@@ -159,7 +166,9 @@ class Analyzer:
         name: Any = self.tokenizer
         if callable(self.tokenizer):
             module = getattr(self.tokenizer, "__module__", None) or type(self.tokenizer).__module__
-            name = {"function": f"{module}:{getattr(self.tokenizer, '__qualname__', type(self.tokenizer).__qualname__)}"}
+            name = {
+                "function": f"{module}:{getattr(self.tokenizer, '__qualname__', type(self.tokenizer).__qualname__)}"
+            }
         return {"tokenizer": name, "stemmer": self.stemmer, "stopwords": self.stopwords}
 
     @classmethod
@@ -187,6 +196,7 @@ def _imported(name: str) -> Callable[[str], Iterable[str]]:
             value = getattr(value, part)
     except (ImportError, AttributeError) as error:
         raise ValueError(
-            f"the index was built with the tokenizer {name}, which cannot be imported ({error}): give tokenizer=, the same function"
+            f"the index was built with the tokenizer {name}, which cannot be imported ({error}): "
+            "give tokenizer=, the same function"
         ) from error
     return value

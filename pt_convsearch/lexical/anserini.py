@@ -12,11 +12,12 @@ from .engine import Engine, Query
 class AnseriniRetriever(Engine):
     """Lucene's BM25 by way of Anserini, ``Q -> R``.
 
-    The formula is that of :class:`BM25Retriever`, so both rank alike for equal tokens, but for document lengths, which Lucene
-    rounds to one byte (scores differ in the second digit, close documents change places). Lucene's limit of 1,024 distinct
-    query terms is lifted. ``query_toks`` holds index terms as they stand.
+    The formula is that of :class:`BM25Retriever`, so both rank alike for equal tokens, but for document lengths,
+    which Lucene rounds to one byte (scores differ in the second digit, close documents change places). Lucene's limit
+    of 1,024 distinct query terms is lifted. ``query_toks`` holds index terms as they stand.
 
-    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``, ``rank``.
+    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``,
+    ``rank``.
 
     Args:
         index: a ``pyserini.search.lucene.LuceneSearcher`` or the path of a Lucene index.
@@ -59,7 +60,10 @@ class AnseriniRetriever(Engine):
         """The sum of term queries, each times its weight; no analysis."""
         builder = self._class("org.apache.lucene.search.BooleanQuery$Builder")()
         should = self._class("org.apache.lucene.search.BooleanClause$Occur").SHOULD
-        term_class, term_query = self._class("org.apache.lucene.index.Term"), self._class("org.apache.lucene.search.TermQuery")
+        term_class, term_query = (
+            self._class("org.apache.lucene.index.Term"),
+            self._class("org.apache.lucene.search.TermQuery"),
+        )
         boost = self._class("org.apache.lucene.search.BoostQuery")
         for term, weight in terms.items():
             builder.add(boost(term_query(term_class("contents", term)), float(weight)), should)

@@ -143,7 +143,9 @@ class _Builder:
             return value
         if name != self.text_field[-1] and (value is None or value != value):
             return ""
-        raise ValueError(f"document {docno!r} has no text in {name!r} (found {value!r}): give a str, '' for an empty one")
+        raise ValueError(
+            f"document {docno!r} has no text in {name!r} (found {value!r}): give a str, '' for an empty one"
+        )
 
     def _flush(self) -> None:
         """Write this batch: texts and docnos, the forward index, and a run of postings sorted by term."""
@@ -187,7 +189,10 @@ class _Builder:
             encoded = [docno.encode() for docno in self._docnos]
         except UnicodeEncodeError as error:
             raise ValueError(f"docno {error.object!r} is no valid Unicode (a lone surrogate): replace it") from None
-        columns = [encoded, *([text.encode("utf-8", "replace") for text in texts] for texts in zip(*self._texts, strict=True))]
+        columns = [
+            encoded,
+            *([text.encode("utf-8", "replace") for text in texts] for texts in zip(*self._texts, strict=True)),
+        ]
         for i, column in enumerate(columns):
             self._digests[2 * i].update(b"".join(column))
             self._digests[2 * i + 1].update(np.fromiter(map(len, column), dtype="<i8", count=len(column)).tobytes())
@@ -200,15 +205,17 @@ class _Builder:
         sorted_tfs = np.empty(len(terms), dtype=np.uint32)
         kernels.sort_by_term(terms, tfs, unique, self.num_docs, np.cumsum(counts) - counts, docs, sorted_tfs)
         present = np.flatnonzero(counts)
-        run = {"terms": present, "counts": counts[present], "docs": docs, "tfs": sorted_tfs}
+        run: dict[str, np.ndarray] = {"terms": present, "counts": counts[present], "docs": docs, "tfs": sorted_tfs}
         for name, values in run.items():
             np.save(self.runs / f"{self.num_runs}.{name}.npy", values, allow_pickle=False)
         self.num_runs += 1
 
     def finish(self) -> dict[str, Any]:
         self._flush()
-        for writer in (self._docno_file, *self._text_files, self._lengths, self._fwd_terms, self._fwd_tfs, self._fwd_offsets):
-            writer.close()
+        for strings in (self._docno_file, *self._text_files):
+            strings.close()
+        for numbers in (self._lengths, self._fwd_terms, self._fwd_tfs, self._fwd_offsets):
+            numbers.close()
         self._write_lexicon()
         num_postings = self._merge()
         Lookup.write_order(self.folder, "docnos")
@@ -299,7 +306,9 @@ class _Builder:
 
 def _repeated(docnos: Sequence[str], total: int | None = None) -> ValueError:
     examples = ", ".join(map(repr, docnos[:3]))
-    return ValueError(f"docnos stand for more than one document ({examples}; {total or len(docnos)} such): keep one of each")
+    return ValueError(
+        f"docnos stand for more than one document ({examples}; {total or len(docnos)} such): keep one of each"
+    )
 
 
 def _short(value: object) -> str:

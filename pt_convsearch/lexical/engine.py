@@ -24,8 +24,8 @@ _STDOUT_LOCK = threading.Lock()
 class Engine(Stage):
     """A retriever around another engine, ``Q -> R``, that keeps the contract of ours.
 
-    A query that is None is refused with its qid, an empty one gets no rows, the topics' columns survive, frames are typed, and
-    queries come back in the order they went in. Subclasses give :meth:`_retrieve`.
+    A query that is None is refused with its qid, an empty one gets no rows, the topics' columns survive, frames are
+    typed, and queries come back in the order they went in. Subclasses give :meth:`_retrieve`.
     """
 
     #: see BM25Retriever
@@ -33,7 +33,9 @@ class Engine(Stage):
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         topics, queries = lexical_queries(inp, context=self)
-        asked = [i for i, query in enumerate(queries) if (query.strip() if isinstance(query, str) else any(query.values()))]
+        asked = [
+            i for i, query in enumerate(queries) if (query.strip() if isinstance(query, str) else any(query.values()))
+        ]
         if not asked:
             return results_frame(topics, np.zeros(len(topics), dtype=np.int64), [], np.zeros(0))
         found = self._retrieve([queries[i] for i in asked])

@@ -20,16 +20,17 @@ def bm25(index: Any, **options: Any) -> Stage:
     |---|---|---|---|---|
     | ours | :class:`BM25Index` | Lucene's, exact lengths | counts n times | order of the collection |
     | PISA | ``pyterrier_pisa.PisaIndex`` | Robertson's idf, floored at 1e-6 | counts n times | PISA's |
-    | Terrier | ``pt.terrier.TerrierIndex``, IndexRef | Terrier's, idf may be negative | divided by the largest | Terrier's |
+    | Terrier | ``pt.terrier.TerrierIndex``, IndexRef | Terrier's, idf may be negative | divided by the largest |
+    Terrier's |
     | Anserini | Lucene index, pyserini's searcher | Lucene's, lengths rounded to a byte | counts n times | Lucene's |
 
-    **Which rank alike** for equal tokens: ours and bm25s (``method="lucene"``), and Lucene up to its rounded lengths; ours with
-    ``idf="robertson"`` and PISA. Terrier's BM25 is another function and ranks like none of them. Tokens are equal only where
-    tokenizer, stop words and stemmer are: each engine uses those of its index.
+    **Which rank alike** for equal tokens: ours and bm25s (``method="lucene"``), and Lucene up to its rounded lengths;
+    ours with ``idf="robertson"`` and PISA. Terrier's BM25 is another function and ranks like none of them. Tokens are
+    equal only where tokenizer, stop words and stemmer are: each engine uses those of its index.
 
-    Input columns: ``qid``, ``query``, or ``query_toks`` (term -> weight; it wins). ``qsep`` names separators that are taken out
-    of the text. Output columns: those of the input, ``docno`` (str), ``score`` (float64), ``rank`` (int64, from 0). None as
-    query is an error that names the qid; an empty query gets no rows.
+    Input columns: ``qid``, ``query``, or ``query_toks`` (term -> weight; it wins). ``qsep`` names separators that are
+    taken out of the text. Output columns: those of the input, ``docno`` (str), ``score`` (float64), ``rank`` (int64,
+    from 0). None as query is an error that names the qid; an empty query gets no rows.
 
     Args:
         index: an index object or the path of an index; which engine it is, is seen from its files.
@@ -73,8 +74,8 @@ def _engine_of_object(index: Any) -> str:
     if module == "pyserini":
         return "anserini"
     raise TypeError(
-        f"{type(index).__name__} is no index that cs.bm25 knows: give a BM25Index, a PisaIndex, a TerrierIndex or IndexRef, "
-        "a LuceneSearcher, or a path"
+        f"{type(index).__name__} is no index that cs.bm25 knows: give a BM25Index, a PisaIndex, a TerrierIndex, "
+        "an IndexRef, a LuceneSearcher, or a path"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,7 @@ import pyterrier as pt
 
 from .. import __version__, _files
 from .analysis import Analyzer, Tokenizer
-from .reading import Reading
+from .reading import FORMAT, FORMAT_VERSION, Reading, read_meta
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -26,24 +27,29 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
-_DEFAULTS: dict[str, Any] = {"tokenizer": "lucene", "stemmer": "porter", "stopwords": "lucene", "text_field": ("title", "text")}
+_DEFAULTS: dict[str, Any] = {
+    "tokenizer": "lucene",
+    "stemmer": "porter",
+    "stopwords": "lucene",
+    "text_field": ("title", "text"),
+}
 
 
 class BM25Index(pt.Artifact, pt.Indexer):
     """An inverted index for exact BM25 on queries of any length; a PyTerrier indexer and artifact.
 
-    Term frequencies, document lengths, the lexicon, a forward index and the texts are kept in one folder of memory-mapped
-    ``.npy`` files. Scores for a (k1, b) are computed when a retriever with them is first used, and kept beside the index.
+    Term frequencies, document lengths, the lexicon, a forward index and the texts are kept in one folder of
+    memory-mapped ``.npy`` files. Scores for a (k1, b) are computed when a retriever with them is first used, and kept
+    beside the index.
 
-    Input of :meth:`index`: dicts with ``docno`` (str, distinct, no white space; any length) and ``text``, ``title`` where
-    there is one. They are read once, as a stream, and memory does not grow with the collection, the vocabulary aside. The
-    folder appears under its name when all is written: a kill leaves nothing that could be opened.
+    Input of :meth:`index`: dicts with ``docno`` (str, distinct, no white space; any length) and ``text``, ``title``
+    where there is one. They are read once, as a stream, and memory does not grow with the collection, the vocabulary
+    aside. The folder appears under its name when all is written: a kill leaves nothing that could be opened.
 
     Args:
         path: the folder. An index that exists there is opened.
-        tokenizer: ``"lucene"`` (default: as Lucene's English analyzer), ``"unicode"`` (words of any script; Chinese, Japanese
-            and Thai by character), or a function from a text to its tokens.
+        tokenizer: ``"lucene"`` (default: as Lucene's English analyzer), ``"unicode"`` (words of any script; Chinese,
+            Japanese and Thai by character), or a function from a text to its tokens.
         stemmer: ``"porter"`` (default), None, or a Snowball name that PyStemmer knows.
         stopwords: ``"lucene"`` (default: its 33 English ones), None, or a list of words.
         text_field: name or names of what is searched, joined by a blank; default title (where there is one) and text.
@@ -52,12 +58,12 @@ class BM25Index(pt.Artifact, pt.Indexer):
         verbose: show progress.
 
     Raises:
-        ValueError: the index at ``path`` was built with other settings than those given, or the folder holds something else;
-            the message names what differs.
+        ValueError: the index at ``path`` was built with other settings than those given, or the folder holds
+            something else; the message names what differs.
 
     Example:
         >>> import tempfile, pt_convsearch as cs
-        >>> docs = [{"docno": "d1", "text": "Frank Herbert wrote Dune."}, {"docno": "d2", "text": "Dune was published in 1965."}]
+        >>> docs = [{"docno": "d1", "text": "Frank Herbert wrote it."}, {"docno": "d2", "text": "Published in 1965."}]
         >>> index = cs.BM25Index(tempfile.mkdtemp() + "/passages.bm25").index(docs)
         >>> index.bm25(num_results=10).search("When was it published?")["docno"].tolist()
         ['d2']
@@ -65,9 +71,9 @@ class BM25Index(pt.Artifact, pt.Indexer):
     ``expander >> cs.BM25Index("expanded.bm25")`` indexes what a document transformer gives.
     """
 
-    ARTIFACT_TYPE = "sparse_index"
-    ARTIFACT_FORMAT = "convsearch_bm25"
+    ARTIFACT_TYPE, ARTIFACT_FORMAT = FORMAT
     ARTIFACT_PACKAGE_HINT = "pt-convsearch"
+    path: Path
 
     def __init__(
         self,
@@ -85,10 +91,9 @@ class BM25Index(pt.Artifact, pt.Indexer):
         self.store_text = store_text
         self.overwrite = overwrite
         self.verbose = verbose
-        self._given = {"tokenizer": tokenizer, "stemmer": stemmer, "stopwords": stopwords, "text_field": text_field}
-        self._given = {name: value for name, value in self._given.items() if not _is_default(value)}
-        if isinstance(self._given.get("text_field"), str):
-            self._given["text_field"] = (self._given["text_field"],)
+        fields = (text_field,) if isinstance(text_field, str) and text_field != "default" else text_field
+        given = {"tokenizer": tokenizer, "stemmer": stemmer, "stopwords": stopwords, "text_field": fields}
+        self._given: dict[str, Any] = {name: value for name, value in given.items() if not _is_default(value)}
         self._fresh_analyzer()  # a setting that does not exist is refused now, not after a collection was read
         if self.built() and not overwrite:
             self._reading.check(self._given)
@@ -97,7 +102,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
         settings = {**_DEFAULTS, **self._given}
         return Analyzer(settings["tokenizer"], settings["stemmer"], settings["stopwords"])
 
-    # -- building -----------------------------------------------------------------------------------------------------------
+    # -- building
 
     def built(self) -> bool:
         """Is there an index at the path?"""
@@ -129,14 +134,20 @@ class BM25Index(pt.Artifact, pt.Indexer):
             raise TypeError(f"index() has no option {', '.join(kwargs)}: options are given to BM25Index(path, ...)")
         if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
             if not self.overwrite:
-                raise FileExistsError(f"{self.path} exists: open it by BM25Index(path), or give overwrite=True to replace it")
+                raise FileExistsError(
+                    f"{self.path} exists: open it by BM25Index(path), or give overwrite=True to replace it"
+                )
             if not self.built():
-                raise FileExistsError(f"{self.path} holds something that is no BM25 index: it is not overwritten, remove it")
+                raise FileExistsError(
+                    f"{self.path} holds something that is no BM25 index: it is not overwritten, remove it"
+                )
         _files.clear_unfinished(self.path)
         if self.verbose:
             from tqdm.auto import tqdm
 
-            iter = tqdm(iter.to_dict("records") if isinstance(iter, pd.DataFrame) else iter, unit="doc", desc="BM25 index")
+            iter = tqdm(
+                iter.to_dict("records") if isinstance(iter, pd.DataFrame) else iter, unit="doc", desc="BM25 index"
+            )
         analyzer = self._fresh_analyzer()
         with _files.written(self.path) as folder:
             counts = build(iter, folder, analyzer, text_field=self._text_field(), store_text=self.store_text)
@@ -147,6 +158,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
                     "format": self.ARTIFACT_FORMAT,
                     "package_hint": self.ARTIFACT_PACKAGE_HINT,
                     "format_version": FORMAT_VERSION,
+                    "build": uuid.uuid4().hex,
                     **counts,
                     **analyzer.settings(),
                     "text_field": list(self._text_field()),
@@ -158,7 +170,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
         logger.info("%s: %d documents, %d terms", self.path, counts["num_docs"], counts["num_terms"])
         return self
 
-    # -- what it holds ------------------------------------------------------------------------------------------------------
+    # -- what it holds
 
     @functools.cached_property
     def _reading(self) -> Reading:
@@ -246,7 +258,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
         ids = np.arange(len(self)) if docnos is None else self.doc_ids(docnos)
         return self._reading.vectors(ids, k1, b, idf)
 
-    # -- what reads it ------------------------------------------------------------------------------------------------------
+    # -- what reads it
 
     def bm25(
         self,
@@ -258,15 +270,13 @@ class BM25Index(pt.Artifact, pt.Indexer):
         threads: int | None = None,
         verbose: bool = False,
     ) -> BM25Retriever:
-        """A retriever, ``Q -> R``: see :class:`~pt_convsearch.lexical.BM25Retriever`, which has the same options."""
+        """A retriever, ``Q -> R``: see :class:`~pt_convsearch.lexical.BM25Retriever`, with the same options."""
         from .retriever import BM25Retriever
 
         return BM25Retriever(self, num_results=num_results, k1=k1, b=b, idf=idf, threads=threads, verbose=verbose)
 
-    def rm3(
-        self, *, fb_docs: int = 10, fb_terms: int = 10, original_query_weight: float = 0.5
-    ) -> RM3:
-        """Query expansion by feedback, ``R -> Q``: see :class:`~pt_convsearch.lexical.RM3`, which has the same options."""
+    def rm3(self, *, fb_docs: int = 10, fb_terms: int = 10, original_query_weight: float = 0.5) -> RM3:
+        """Query expansion by feedback, ``R -> Q``: see :class:`~pt_convsearch.lexical.RM3`, with the same options."""
         from .rm3 import RM3
 
         return RM3(self, fb_docs=fb_docs, fb_terms=fb_terms, original_query_weight=original_query_weight)
@@ -277,11 +287,11 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
         return TextLoader(self, fields)
 
-    # -- identity -----------------------------------------------------------------------------------------------------------
+    # -- identity
 
     def _identity(self) -> tuple[Any, ...]:
         where = str(self.path.resolve())
-        return (where, self._reading.meta["fingerprint"]) if self.built() else (where, repr(sorted(self._given.items())))
+        return (where, read_meta(self.path)["fingerprint"] if self.built() else repr(self._fresh_analyzer().settings()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BM25Index) and self._identity() == other._identity()

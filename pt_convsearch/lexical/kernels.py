@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def,assignment"
 """The inner loops, compiled by numba, without the interpreter's lock: index building, eager scores, search."""
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 
 @compiled
-def count_tokens(pieces, chunk_offsets):  # type: ignore[no-untyped-def]
+def count_tokens(pieces, chunk_offsets):
     """How many terms a batch of documents has, repeats included."""
     total = 0
     for piece in pieces:
@@ -31,7 +32,7 @@ def count_tokens(pieces, chunk_offsets):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def count_terms(pieces, ends, chunk_offsets, chunk_terms, num_terms, terms, tfs, lengths, unique):  # type: ignore[no-untyped-def]
+def count_terms(pieces, ends, chunk_offsets, chunk_terms, num_terms, terms, tfs, lengths, unique):
     """Distinct terms and their frequencies, document after document; returns how many pairs there are."""
     last_doc = np.full(num_terms, -1, dtype=np.int64)
     slot = np.empty(num_terms, dtype=np.int64)
@@ -60,7 +61,7 @@ def count_terms(pieces, ends, chunk_offsets, chunk_terms, num_terms, terms, tfs,
 
 
 @compiled
-def sort_by_term(terms, tfs, unique, first_doc, cursors, docs, sorted_tfs):  # type: ignore[no-untyped-def]
+def sort_by_term(terms, tfs, unique, first_doc, cursors, docs, sorted_tfs):
     """From documents' terms to terms' documents, within a batch."""
     p = 0
     for doc in range(len(unique)):
@@ -73,7 +74,7 @@ def sort_by_term(terms, tfs, unique, first_doc, cursors, docs, sorted_tfs):  # t
 
 
 @compiled
-def scatter_run(terms, counts, run_docs, run_tfs, cursors, docs, tfs):  # type: ignore[no-untyped-def]
+def scatter_run(terms, counts, run_docs, run_tfs, cursors, docs, tfs):
     """Append the postings of one run to those of earlier runs, term by term."""
     p = 0
     for i in range(len(terms)):
@@ -87,7 +88,7 @@ def scatter_run(terms, counts, run_docs, run_tfs, cursors, docs, tfs):  # type: 
 
 
 @compiled
-def cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends):  # type: ignore[no-untyped-def]
+def cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends):
     """Document numbers as block and place within the block; returns how many (term, block) pairs there are.
 
     Block b of a term has block_sizes + 1 postings: 65,536 fit into 16 bits so.
@@ -112,7 +113,7 @@ def cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends):  # t
 
 
 @compiled
-def eager_scores(offsets, block_offsets, block_ids, block_sizes, docs, tfs, norms, idfs, scores):  # type: ignore[no-untyped-def]
+def eager_scores(offsets, block_offsets, block_ids, block_sizes, docs, tfs, norms, idfs, scores):
     """scores[p] = idf * tf / (tf + norm of the document), for all postings."""
     p = 0
     for term in range(len(offsets) - 1):
@@ -126,7 +127,7 @@ def eager_scores(offsets, block_offsets, block_ids, block_sizes, docs, tfs, norm
 
 
 @compiled
-def collapse(ids, offsets, terms, weights, term_offsets):  # type: ignore[no-untyped-def]
+def collapse(ids, offsets, terms, weights, term_offsets):
     """Per query: distinct known terms, rising, and how often each occurs. Unknown terms are -1."""
     size = 0
     for q in range(len(offsets) - 1):
@@ -145,13 +146,13 @@ def collapse(ids, offsets, terms, weights, term_offsets):  # type: ignore[no-unt
 
 
 @compiled
-def _worse(score_a, doc_a, score_b, doc_b):  # type: ignore[no-untyped-def]
+def _worse(score_a, doc_a, score_b, doc_b):
     """a ranks below b: lower score, or equal score and later in the collection."""
     return score_a < score_b or (score_a == score_b and doc_a > doc_b)
 
 
 @compiled
-def _offer(heap_scores, heap_docs, size, score, doc):  # type: ignore[no-untyped-def]
+def _offer(heap_scores, heap_docs, size, score, doc):
     """Put a document among the best k (a heap with the worst on top); returns how many there are."""
     k = len(heap_scores)
     if size < k:
@@ -186,7 +187,7 @@ def _offer(heap_scores, heap_docs, size, score, doc):  # type: ignore[no-untyped
 
 
 @compiled
-def _sort_heap(heap_scores, heap_docs, size):  # type: ignore[no-untyped-def]
+def _sort_heap(heap_scores, heap_docs, size):
     """Best first, in place: take the worst off the top again and again."""
     for end in range(size - 1, 0, -1):
         score = heap_scores[end]
@@ -212,12 +213,27 @@ def _sort_heap(heap_scores, heap_docs, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search(offsets, block_offsets, block_ids, block_sizes, docs, scores, num_docs, query_offsets, terms, weights, k, out_docs, out_scores, out_counts):  # type: ignore[no-untyped-def]
+def search(
+    offsets,
+    block_offsets,
+    block_ids,
+    block_sizes,
+    docs,
+    scores,
+    num_docs,
+    query_offsets,
+    terms,
+    weights,
+    k,
+    out_docs,
+    out_scores,
+    out_counts,
+):
     """The k best documents of each query, exactly.
 
-    Term at a time within blocks of documents: the sums of one block stay in the processor's cache, its best documents go to a
-    heap of the k best, the sums are cleared while they are read. All queries are served from a block before the next one, so
-    that postings of frequent terms are read from memory once. Query q has the terms
+    Term at a time within blocks of documents: the sums of one block stay in the processor's cache, its best documents
+    go to a heap of the k best, the sums are cleared while they are read. All queries are served from a block before
+    the next one, so that postings of frequent terms are read from memory once. Query q has the terms
     terms[query_offsets[q]:query_offsets[q + 1]], distinct and rising, with positive weights.
     """
     sums = np.zeros(BLOCK, dtype=np.float32)
@@ -249,14 +265,14 @@ def search(offsets, block_offsets, block_ids, block_sizes, docs, scores, num_doc
 
 
 @compiled
-def _add(docs, scores, start, end, weight, sums):  # type: ignore[no-untyped-def]
+def _add(docs, scores, start, end, weight, sums):
     # unsigned counters: numba looks for negative indices otherwise, which costs as much as the addition
     for p in range(start, end):
         sums[docs[p]] += weight * scores[p]
 
 
 @compiled
-def _collect(sums, used, low, heap_scores, heap_docs, size):  # type: ignore[no-untyped-def]
+def _collect(sums, used, low, heap_scores, heap_docs, size):
     """Offer the documents of a block to the k best, and set its sums to 0."""
     k = len(heap_scores)
     bar = np.float32(0.0) if size < k else heap_scores[0]

@@ -27,15 +27,15 @@ def build_pisa_index(
 ) -> Any:
     """Build a PISA index, and check that every document arrived under its own docno.
 
-    PISA's own indexer cuts a docno at white space, indexes repeats, and swallows an exception of the iterator: it then returns
-    an index of what came before.
+    PISA's own indexer cuts a docno at white space, indexes repeats, and swallows an exception of the iterator: it
+    then returns an index of what came before.
 
     Args:
         docs: dicts with ``docno`` and the text field, read once as a stream.
         path: the folder of the index.
         text_field: the field that is searched.
-        options: of ``pyterrier_pisa.PisaIndex`` (``stemmer``, ``stops``, ``threads``, ``overwrite`` …). The folder appears under
-            its name when all is written.
+        options: of ``pyterrier_pisa.PisaIndex`` (``stemmer``, ``stops``, ``threads``, ``overwrite`` …). The folder
+            appears under its name when all is written.
 
     Returns:
         ``pyterrier_pisa.PisaIndex``.
@@ -57,7 +57,9 @@ def build_pisa_index(
             for doc in docs:
                 docno = doc["docno"]
                 if not isinstance(docno, str) or docno.split() != [docno]:
-                    raise ValueError(f"docno {docno!r} is empty or holds white space: PISA would cut it; replace it, e.g. by '_'")
+                    raise ValueError(
+                        f"docno {docno!r} is empty or holds white space: PISA would cut it; replace it, e.g. by '_'"
+                    )
                 if docno in seen:
                     raise ValueError(f"docno {docno!r} stands for more than one document: keep one of each")
                 seen.add(docno)
@@ -76,18 +78,22 @@ def build_pisa_index(
         if failure:
             raise failure[0]
         if index.num_docs() != len(seen):
-            raise RuntimeError(f"{len(seen)} documents went in, the PISA index has {index.num_docs()}: is the disk full?")
+            raise RuntimeError(
+                f"{len(seen)} documents went in, the PISA index has {index.num_docs()}: is the disk full?"
+            )
     return _pisa().PisaIndex(str(path), text_field=text_field, **options)
 
 
 class PisaRetriever(Engine):
     """PISA's BM25, exact and with query term frequencies, ``Q -> R``.
 
-    Scores use Robertson's idf, floored at 1e-6 (:class:`BM25Retriever` with ``idf="robertson"`` ranks alike for equal tokens).
-    PISA's defaults count each query term once and are slow on long queries; here ``maxscore`` and weighted queries are used.
-    ``query_toks`` holds index terms as they stand (not stemmed), its weights are rounded to a thousandth of the largest one.
+    Scores use Robertson's idf, floored at 1e-6 (:class:`BM25Retriever` with ``idf="robertson"`` ranks alike for equal
+    tokens). PISA's defaults count each query term once and are slow on long queries; here ``maxscore`` and weighted
+    queries are used. ``query_toks`` holds index terms as they stand (not stemmed), its weights are rounded to a
+    thousandth of the largest one.
 
-    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``, ``rank``.
+    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``,
+    ``rank``.
 
     Args:
         index: ``pyterrier_pisa.PisaIndex`` or its path.
@@ -171,7 +177,10 @@ class PisaRetriever(Engine):
         parts = split_by_query(found["qid"].astype(int).to_numpy(), found["docno"], found["score"], len(queries))
         if not weighted:
             return parts
-        return [(docnos, np.asarray(scores) * scale / _TOKS_SCALE) for (docnos, scores), scale in zip(parts, scales, strict=True)]
+        return [
+            (docnos, np.asarray(scores) * scale / _TOKS_SCALE)
+            for (docnos, scores), scale in zip(parts, scales, strict=True)
+        ]
 
     def __getstate__(self) -> dict[str, Any]:  # the engine's own object cannot be pickled, and is not shared by copies
         return {**self.__dict__, "_ready": {}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyterrier as pt
 
@@ -21,22 +22,24 @@ def lexical_queries(
         context: the transformer that was given the frame, for messages.
 
     Returns:
-        the frame with qid as str, and per row its text with the separators of ``qsep`` replaced by blanks, or its weights.
+        the frame with qid as str, and per row its text with the separators of ``qsep`` replaced by blanks, or its
+        weights.
 
     Raises:
         pt.validate.InputValidationError: a column is missing.
         ValueError: a repeated qid, a query that is no text, a weight that is negative or not finite; qids are named.
     """
+    texts: list[str | dict[str, float]]
     if "query_toks" in inp.columns:
         filler = inp if "query" in inp.columns else inp.assign(query="")
         frame = check_queries(filler, context=context)
-        weights = [_weights(value, qid) for value, qid in zip(frame["query_toks"], frame["qid"], strict=True)]
-        return (frame if filler is inp else frame.drop(columns="query")), weights
+        texts = [_weights(value, qid) for value, qid in zip(frame["query_toks"], frame["qid"], strict=True)]
+        return (frame if filler is inp else frame.drop(columns="query")), texts
     frame = check_queries(inp, context=context)
-    texts: list[str] = frame["query"].tolist()
+    texts = frame["query"].tolist()
     if "qsep" in frame.columns:
-        texts = [without_separators(text, sep) for text, sep in zip(texts, frame["qsep"], strict=True)]
-    return frame, texts  # type: ignore[return-value]
+        texts = [without_separators(text, sep) for text, sep in zip(frame["query"], frame["qsep"], strict=True)]
+    return frame, texts
 
 
 def without_separators(text: str, separators: Any) -> str:
@@ -59,10 +62,8 @@ def _weights(value: Any, qid: str) -> dict[str, float]:
     if not isinstance(value, dict):
         raise ValueError(f"query_toks of qid {qid!r} is {value!r}: give a dict of term -> weight, {{}} for no terms")
     for term, weight in value.items():
-        if not isinstance(term, str) or not isinstance(weight, int | float) and not hasattr(weight, "dtype"):
+        if not isinstance(term, str) or not isinstance(weight, int | float | np.number):
             raise ValueError(f"query_toks of qid {qid!r} holds {term!r}: {weight!r}: terms are str, weights numbers")
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"query_toks of qid {qid!r}: weight {weight!r} of {term!r} is negative or not finite")
     return value
-
-

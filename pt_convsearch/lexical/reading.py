@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 LONGEST_CACHED = 64
 REMEMBERED = 1_000_000  # pieces of text and terms
 UNKNOWN = -1
+FORMAT = ("sparse_index", "convsearch_bm25")
+FORMAT_VERSION = 1
 IDFS = ("lucene", "robertson")
 
 
@@ -39,7 +41,7 @@ class Reading:
 
     def __init__(self, path: Path, given: dict[str, Any]) -> None:
         self.path = path
-        self.meta = _read_meta(path)
+        self.meta = read_meta(path)
         self.check(given)
         tokenizer = given.get("tokenizer")
         if callable(tokenizer):
@@ -55,7 +57,11 @@ class Reading:
         self.lengths = load_array(path, "lengths")
         self.lexicon = Lookup(path, "lexicon")
         self.docnos = Lookup(path, "docnos")
-        if len(self.lengths) != self.num_docs or len(self.docnos) != self.num_docs or len(self.docs) != self.meta["num_postings"]:
+        if (
+            len(self.lengths) != self.num_docs
+            or len(self.docnos) != self.num_docs
+            or len(self.docs) != self.meta["num_postings"]
+        ):
             raise ValueError(f"the index at {path} is damaged: its files do not fit its pt_meta.json; build it anew")
         self._scores: dict[tuple[float, float, str], np.ndarray] = {}
         self._stored: dict[str, Strings] = {}
@@ -105,7 +111,7 @@ class Reading:
             self._stored[field] = Strings(self.path, f"stored.{field}")
         return self._stored[field]
 
-    # -- queries ------------------------------------------------------------------------------------------------------------
+    # -- queries
 
     def text_terms(self, texts: Sequence[str]) -> Terms:
         """The known terms of queries, rising, with how often each occurs."""
@@ -141,7 +147,7 @@ class Reading:
         np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
         return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    # -- scores -------------------------------------------------------------------------------------------------------------
+    # -- scores
 
     def norms(self, k1: float, b: float) -> np.ndarray:
         """k1 * (1 - b + b * length / average length), per document, float64."""
@@ -163,10 +169,15 @@ class Reading:
             return self._scores[key]
 
     def _load_scores(self, k1: float, b: float, idf: str) -> np.ndarray:
-        name = f"k1={k1:g},b={b:g},idf={idf}" if (float(f"{k1:g}"), float(f"{b:g}")) == (k1, b) else f"k1={k1!r},b={b!r},idf={idf}"
+        name = (
+            f"k1={k1:g},b={b:g},idf={idf}"
+            if (float(f"{k1:g}"), float(f"{b:g}")) == (k1, b)
+            else f"k1={k1!r},b={b!r},idf={idf}"
+        )
         folder = self.path / "scores"
         path = folder / f"{name}.npy"
-        if path.exists():
+        current = read_meta(self.path)["build"] == self.meta["build"]  # else the index was replaced while it was open
+        if current and path.exists():
             try:
                 stored = load_array(folder, name)
                 if len(stored) == len(self.docs):
@@ -175,6 +186,8 @@ class Reading:
                 logger.warning("%s is damaged (%s): computed anew", path, error)
         scores = np.empty(len(self.docs), dtype=np.float32)
         kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
+        if not current:
+            return scores
         try:
             with _files.written(path) as temporary, temporary.open("wb") as handle:
                 np.save(handle, scores, allow_pickle=False)
@@ -194,7 +207,7 @@ class Reading:
         return scipy.sparse.csr_matrix((data.astype(np.float32), terms.astype(np.int64), starts), shape=shape)
 
     def forward(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The terms of documents: where each document's begin (one more than documents), the terms, their frequencies."""
+        """The terms of documents: where each one's begin (and the last one's end), the terms, their frequencies."""
         offsets = load_array(self.path, "forward.offsets")
         terms, tfs = load_array(self.path, "forward.terms"), load_array(self.path, "forward.tfs")
         firsts, lasts = offsets[ids], offsets[np.asarray(ids) + 1]
@@ -226,7 +239,7 @@ class _TermIds(dict[str, int]):
 
 
 class _Chunks(dict[str, Any]):
-    """What a piece of text between white space stands for, remembered: one term, or a tuple of any other number of terms."""
+    """What a piece of text between white space stands for, remembered: one term (or UNKNOWN), or a tuple of several."""
 
     def __init__(self, analyzer: Analyzer, term_ids: _TermIds) -> None:
         super().__init__()
@@ -246,9 +259,8 @@ class _Chunks(dict[str, Any]):
         return (ids[0] if ids else UNKNOWN) if len(ids) < 2 else tuple(ids)
 
 
-def _read_meta(path: Path) -> dict[str, Any]:
-    from .index import FORMAT_VERSION, BM25Index
-
+def read_meta(path: Path) -> dict[str, Any]:
+    """pt_meta.json of an index, checked: see :class:`Reading`."""
     meta_path = path / "pt_meta.json"
     if not path.exists():
         raise FileNotFoundError(f"there is no index at {path}: build one by BM25Index({str(path)!r}).index(docs)")
@@ -258,9 +270,9 @@ def _read_meta(path: Path) -> dict[str, Any]:
         meta = json.loads(meta_path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{meta_path} is damaged ({error}): build the index anew") from error
-    if (meta.get("type"), meta.get("format")) != (BM25Index.ARTIFACT_TYPE, BM25Index.ARTIFACT_FORMAT):
-        found = f"{meta.get('type')}.{meta.get('format')}"
-        raise ValueError(f"{path} holds a {found}, not a {BM25Index.ARTIFACT_TYPE}.{BM25Index.ARTIFACT_FORMAT}")
+    found = (meta.get("type"), meta.get("format"))
+    if found != FORMAT:
+        raise ValueError(f"{path} holds a {found[0]}.{found[1]}, not a {FORMAT[0]}.{FORMAT[1]}")
     if meta.get("format_version") != FORMAT_VERSION:
         raise ValueError(
             f"the index at {path} has version {meta.get('format_version')} of the format, this library reads "

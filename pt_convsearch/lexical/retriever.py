@@ -29,14 +29,14 @@ class BM25Retriever(Stage):
     """Exact BM25, ``Q -> R``.
 
     Scores are those of Lucene: for each query term, times its frequency in the query,
-    ``idf * tf / (tf + k1 * (1 - b + b * length / average length))`` with ``idf = ln(1 + (N - df + .5) / (df + .5))``; lengths
-    are exact (Lucene rounds them to one byte). Sums are float32, so scores are right to about six digits. Documents with at
-    least one query term are returned, best first; equal scores in the order of the collection. A query that is empty or has
-    no known term gets no rows.
+    ``idf * tf / (tf + k1 * (1 - b + b * length / average length))`` with ``idf = ln(1 + (N - df + .5) / (df + .5))``;
+    lengths are exact (Lucene rounds them to one byte). Sums are float32, so scores are right to about six digits.
+    Documents with at least one query term are returned, best first; equal scores in the order of the collection. A
+    query that is empty or has no known term gets no rows.
 
-    Input columns: ``qid``, ``query``; where ``query_toks`` is present (term -> weight) it is used in place of ``query``: its
-    keys are index terms as they stand (as RM3 and :meth:`BM25Index.analyze` give them), neither stemmed nor stopped.
-    ``qsep``, written by formers, names separators that are taken out of the text before analysis.
+    Input columns: ``qid``, ``query``; where ``query_toks`` is present (term -> weight) it is used in place of
+    ``query``: its keys are index terms as they stand (as RM3 and :meth:`BM25Index.analyze` give them), neither
+    stemmed nor stopped. ``qsep``, written by formers, names separators that are taken out of the text before analysis.
     Output columns: those of the input, then ``docno``, ``score``, ``rank`` (from 0).
 
     Args:
@@ -44,12 +44,14 @@ class BM25Retriever(Stage):
         num_results: how many documents per query at most.
         k1: saturation of term frequency.
         b: strength of length normalisation, 0 to 1.
-        idf: ``"lucene"``, or ``"robertson"`` for ``max(1e-6, ln((N - df + .5) / (df + .5)))``, which ranks as PISA does.
+        idf: ``"lucene"``, or ``"robertson"`` for ``max(1e-6, ln((N - df + .5) / (df + .5)))``, which ranks as PISA
+            does.
         threads: how many queries are searched at the same time; None: one per processor.
         verbose: show progress.
 
     Raises:
-        ValueError: a query that is None or NaN, a repeated qid, a weight that is negative or no number (on transform); an
+        ValueError: a query that is None or NaN, a repeated qid, a weight that is negative or no number (on
+        transform); an
             option out of range.
 
     Example:
@@ -128,7 +130,7 @@ class BM25Retriever(Stage):
             return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))
 
         parts = [queries[i : i + QUERIES_PER_TASK] for i in range(0, len(queries), QUERIES_PER_TASK)]
-        done = [result for result in self._progress(self._map(task, parts), len(parts))]
+        done = list(self._progress(self._map(task, parts), len(parts)))
         counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
         return counts, docs, scores
 
@@ -146,8 +148,6 @@ class BM25Retriever(Stage):
         from tqdm.auto import tqdm
 
         return tqdm(results, total=total, unit="batch", desc=repr(self))
-
-
 
 
 def _shifts(terms: Terms) -> np.ndarray:

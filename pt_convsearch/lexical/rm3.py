@@ -22,15 +22,17 @@ TOPIC_COLUMNS = ("conversation_id", "turn_number", "answer")  # of the topics fr
 class RM3(Stage):
     """Pseudo-relevance feedback, ``R -> Q``: the query's terms mixed with those of the best documents.
 
-    Anserini's definition. Of each of the first ``fb_docs`` documents the ``fb_terms`` most frequent terms are kept, their
-    frequencies divided by the sum of those kept, times the document's share of the sum of scores; summed over documents, the
-    best ``fb_terms`` are kept and scaled to sum 1. The original query, scaled to sum 1 too, is mixed in:
-    ``original_query_weight * query + (1 - original_query_weight) * feedback``. Equal weights: in the order of the alphabet.
-    As in Anserini, terms in more than a tenth of the documents and terms of fewer than 2 or more than 20 characters or with
-    punctuation are no candidates; in collections of fewer than 100 documents, where that would leave nothing, all are.
+    Anserini's definition. Of each of the first ``fb_docs`` documents the ``fb_terms`` most frequent terms are kept,
+    their frequencies divided by the sum of those kept, times the document's share of the sum of scores; summed over
+    documents, the best ``fb_terms`` are kept and scaled to sum 1. The original query, scaled to sum 1 too, is mixed in:
+    ``original_query_weight * query + (1 - original_query_weight) * feedback``. Equal weights: in the order of the
+    alphabet. As in Anserini, terms in more than a tenth of the documents and terms of fewer than 2 or more than 20
+    characters or with punctuation are no candidates; in collections of fewer than 100 documents, where that would
+    leave nothing, all are.
 
-    Input columns: ``qid``, ``query``, ``docno``, ``score``, ``rank`` of any retriever over the same documents. Output columns:
-    the query's (those that begin with q, and conversation_id, turn_number, answer), and ``query_toks``, the weighted index
+    Input columns: ``qid``, ``query``, ``docno``, ``score``, ``rank`` of any retriever over the same documents. Output
+    columns: the query's (those that begin with q, and conversation_id, turn_number, answer), and ``query_toks``, the
+        weighted index
     terms, which every retriever of ours takes in place of ``query``. One row per qid that has results.
 
     Args:
@@ -81,7 +83,9 @@ class RM3(Stage):
         best = inp.sort_values("rank", kind="stable").groupby("qid", sort=False).head(int(self.fb_docs))
         rows = np.array([row_of[qid] for qid in best["qid"]])
         order = np.argsort(rows, kind="stable")
-        feedback = self._feedback(rows[order], best["docno"].to_numpy()[order], best["score"].to_numpy(np.float64)[order])
+        feedback = self._feedback(
+            rows[order], best["docno"].to_numpy()[order], best["score"].to_numpy(np.float64)[order]
+        )
         toks = [self._mixed(query, feedback.get(i, {})) for i, query in enumerate(queries)]
         return topics.assign(query_toks=pd.Series(toks, dtype=object))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -112,7 +113,7 @@ class Lookup(Strings):
             block = bytes(data[ends[0] : ends[-1]])
             base = ends[0]
             checksums[start : start + len(ends) - 1] = [
-                zlib.crc32(block[a - base : b - base]) for a, b in zip(ends, ends[1:], strict=False)
+                zlib.crc32(block[a - base : b - base]) for a, b in itertools.pairwise(ends)
             ]
         order = np.argsort(checksums, kind="stable")
         np.save(folder / f"{name}.checksums.npy", checksums[order], allow_pickle=False)
@@ -140,7 +141,9 @@ class Lookup(Strings):
         if len(self.order) == 0:
             return found
         offsets, data, order, checksums = self.offsets, self.bytes, self.order, self.checksums
-        for i, (at, checksum) in enumerate(zip(np.searchsorted(checksums, wanted).tolist(), wanted.tolist(), strict=True)):
+        for i, (at, checksum) in enumerate(
+            zip(np.searchsorted(checksums, wanted).tolist(), wanted.tolist(), strict=True)
+        ):
             while at < len(checksums) and checksums[at] == checksum:
                 number = int(order[at])
                 if data[offsets[number] : offsets[number + 1]].tobytes() == encoded[i]:

@@ -22,26 +22,28 @@ def _start() -> None:
         pt.java.init()
     except Exception as error:
         raise RuntimeError(
-            f"the Terrier engine needs Java and Terrier's jars ({type(error).__name__}: {error}): install a JDK, and where there "
-            "is no network put the jars into PYTERRIER_HOME and set TERRIER_VERSION and TERRIER_HELPER_VERSION"
+            f"the Terrier engine needs Java and Terrier's jars ({type(error).__name__}: {error}): install a JDK, and "
+            "without network put the jars into PYTERRIER_HOME and set TERRIER_VERSION and TERRIER_HELPER_VERSION"
         ) from error
 
 
 class TerrierRetriever(Engine):
     """Terrier's BM25, ``Q -> R``. It is not the same BM25 as Lucene's, ours or PISA's and does not rank alike.
 
-    Its idf is ``log2((N - df + .5) / (df + .5))``, negative for a term in more than half of the documents; its query term
-    frequency is divided by the largest in the query and saturated (k_3 = 8), so "bond bond" is "bond", and saying a word again
-    lowers the weight of the others. Text is split by Terrier's tokeniser and handed over as weighted terms, so that no
-    character is read as query language; stop words and stemming are those of the index, also for ``query_toks``.
+    Its idf is ``log2((N - df + .5) / (df + .5))``, negative for a term in more than half of the documents; its query
+    term frequency is divided by the largest in the query and saturated (k_3 = 8), so "bond bond" is "bond", and
+    saying a word again lowers the weight of the others. Text is split by Terrier's tokeniser and handed over as
+    weighted terms, so that no character is read as query language; stop words and stemming are those of the index,
+    also for ``query_toks``.
 
-    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``, ``rank``.
+    Input columns: ``qid``, ``query`` (or ``query_toks``, ``qsep``). Output columns: those, ``docno``, ``score``,
+    ``rank``.
 
     Args:
         index: ``pt.terrier.TerrierIndex``, an IndexRef, a Java Index, or the path of an index.
         num_results, k1, b: as in :class:`BM25Retriever`.
-        tokeniser: the tokeniser that the index was built with: ``"english"`` (splits at letters with accents and loses other
-            scripts) or ``"utf"``.
+        tokeniser: the tokeniser that the index was built with: ``"english"`` (splits at letters with accents and
+            loses other scripts) or ``"utf"``.
         threads: as in ``pt.terrier.Retriever``.
 
     Raises:
@@ -88,7 +90,7 @@ class TerrierRetriever(Engine):
             )
             tokeniser = pt.terrier.TerrierTokeniser.java_tokeniser(pt.terrier.TerrierTokeniser._to_obj(self.tokeniser))
             self._ready = {key: (retriever, tokeniser)}
-        return self._ready[key]  # type: ignore[no-any-return]
+        return self._ready[key]
 
     def _retrieve(self, queries: list[Query]) -> list[tuple[list[str], Any]]:
         retriever, tokeniser = self._engine()

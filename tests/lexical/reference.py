@@ -32,8 +32,9 @@ class Reference:
         """All documents with a term of the query, best first, ties in the order of the collection."""
         scores = {}
         for docno, terms in self.docs.items():
-            if any(weight > 0 and term in terms for term, weight in query.items()):
-                scores[docno] = math.fsum(weight * self.weight(term, docno) for term, weight in query.items())
+            said = [term for term in terms if query.get(term, 0) > 0]
+            if said:
+                scores[docno] = math.fsum(query[term] * self.weight(term, docno) for term in said)
         return sorted(scores.items(), key=lambda item: -item[1])
 
 
@@ -55,5 +56,6 @@ def zipf_collection(num_docs: int, vocabulary: int, seed: int) -> dict[str, list
     weights = 1 / (np.arange(vocabulary) + 1.5)
     weights /= weights.sum()
     return {
-        f"d{i}": [f"t{t}" for t in rng.choice(vocabulary, size=int(rng.integers(0, 80)), p=weights)] for i in range(num_docs)
+        f"d{i}": [f"t{t}" for t in rng.choice(vocabulary, size=int(rng.integers(0, 80)), p=weights)]
+        for i in range(num_docs)
     }

@@ -1,4 +1,4 @@
-"""Tokens and terms against values worked out by hand; those of the Lucene cases are what Anserini's analyzer gives as well."""
+"""Tokens and terms against values worked out by hand; the Lucene cases are what Anserini's analyzer gives, too."""
 
 from __future__ import annotations
 
@@ -84,7 +84,11 @@ def test_options():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"tokenizer": "nltk"}, "nltk"), ({"stemmer": "klingon"}, "klingon.*porter"), ({"stopwords": "terrier"}, "terrier.*lucene")],
+    [
+        ({"tokenizer": "nltk"}, "nltk"),
+        ({"stemmer": "klingon"}, "klingon.*porter"),
+        ({"stopwords": "terrier"}, "terrier.*lucene"),
+    ],
 )
 def test_unknown_settings_are_refused_with_what_there_is(options, message):
     with pytest.raises(ValueError, match=message):
@@ -98,7 +102,11 @@ def test_pickled_and_told_by_settings():
         assert copy("running a") == analyzer("running a") == ["run"]
 
 
-TEXT = st.text(alphabet=st.one_of(st.sampled_from(" \t\n\u00a0_.,;:'’\"-aZ9é東タ\u0301\u200d\U0001f642\U0001f3fd"), st.characters()))
+TEXT = st.text(
+    alphabet=st.one_of(
+        st.sampled_from(" \t\n\u00a0_.,;:'’\"-aZ9é東タ\u0301\u200d\U0001f642\U0001f3fd"), st.characters()
+    )
+)
 
 
 @given(TEXT)

@@ -28,7 +28,19 @@ DOCS = [
     {"docno": "d2", "text": "When was it published? In 1965."},
     {"docno": "d3", "title": None, "text": ""},
 ]
-ODD_DOCNOS = ['"Heroes"_(album)', "a,b", "NA", "nan", "007", "7", "http://x/y?a=1,2%203_p0", "clueweb22-en0004-50-00170:0", "東京", "\U0001f642", "x" * 500]
+ODD_DOCNOS = [
+    '"Heroes"_(album)',
+    "a,b",
+    "NA",
+    "nan",
+    "007",
+    "7",
+    "http://x/y?a=1,2%203_p0",
+    "clueweb22-en0004-50-00170:0",
+    "東京",
+    "\U0001f642",
+    "x" * 500,
+]
 
 
 def test_what_came_in_is_stored(tmp_path):
@@ -58,11 +70,15 @@ def test_only_plain_files(tmp_path):
 
 
 def test_docnos_byte_for_byte(tmp_path):
-    index = cs.BM25Index(tmp_path / "i").index({"docno": docno, "text": f"word {i}"} for i, docno in enumerate(ODD_DOCNOS))
+    index = cs.BM25Index(tmp_path / "i").index(
+        {"docno": docno, "text": f"word {i}"} for i, docno in enumerate(ODD_DOCNOS)
+    )
     found = index.bm25().search("word")
     assert sorted(found["docno"]) == sorted(ODD_DOCNOS)
     loaded = index.text_loader()(found)
-    assert dict(zip(loaded["docno"], loaded["text"], strict=True)) == {docno: f"word {i}" for i, docno in enumerate(ODD_DOCNOS)}
+    assert dict(zip(loaded["docno"], loaded["text"], strict=True)) == {
+        docno: f"word {i}" for i, docno in enumerate(ODD_DOCNOS)
+    }
 
 
 @pytest.mark.parametrize(
@@ -120,7 +136,9 @@ def test_lone_surrogates_in_texts_do_no_harm(tmp_path):
     assert index.texts(["a"]) == ["half ? emoji"]
 
 
-@pytest.mark.parametrize(("batch", "merge", "chunks"), [(50, 10**9, 10**9), (10**9, 30, 10**9), (64, 17, 40), (1, 1, 1)])
+@pytest.mark.parametrize(
+    ("batch", "merge", "chunks"), [(50, 10**9, 10**9), (10**9, 30, 10**9), (64, 17, 40), (1, 1, 1)]
+)
 def test_runs_and_merges_change_nothing(tmp_path, monkeypatch, batch, merge, chunks):
     docs = zipf_collection(120, 60, seed=4)
     docs["long"] = ["t1"] * 70_000 + ["t2"]  # more than 16 bits hold
@@ -158,7 +176,9 @@ def test_vectors_are_bm25_weights(tmp_path):
 
 def test_text_loader(tmp_path):
     index = cs.BM25Index(tmp_path / "i").index(DOCS)
-    results = pd.DataFrame({"qid": ["1", "1"], "docno": ["d2", "d1"], "qhistory": [[1], []], "text": ["stale", "stale"]})
+    results = pd.DataFrame(
+        {"qid": ["1", "1"], "docno": ["d2", "d1"], "qhistory": [[1], []], "text": ["stale", "stale"]}
+    )
     loaded = index.text_loader()(results)
     assert loaded["text"].tolist() == ["When was it published? In 1965.", "Frank Herbert wrote it."]
     assert loaded.columns.tolist() == results.columns.tolist()
@@ -198,7 +218,13 @@ def test_indexing_pipeline_streams(tmp_path):
 
 def test_fingerprint_is_of_docnos_texts_and_order(tmp_path):
     seen = set()
-    variants = [DOCS, DOCS[::-1], DOCS[:2], [{**DOCS[0], "text": "Frank Herbert wrote it!"}, *DOCS[1:]], [{**DOCS[0], "docno": "d0"}, *DOCS[1:]]]
+    variants = [
+        DOCS,
+        DOCS[::-1],
+        DOCS[:2],
+        [{**DOCS[0], "text": "Frank Herbert wrote it!"}, *DOCS[1:]],
+        [{**DOCS[0], "docno": "d0"}, *DOCS[1:]],
+    ]
     for i, docs in enumerate(variants):
         seen.add(cs.BM25Index(tmp_path / str(i)).index(docs).fingerprint)
     assert len(seen) == len(variants)
@@ -238,11 +264,16 @@ def test_other_settings_are_named(tmp_path, options, message):
     cs.BM25Index(tmp_path / "i").index(DOCS)
     with pytest.raises(ValueError, match=message):
         cs.BM25Index(tmp_path / "i", **options)
-    assert len(cs.BM25Index(tmp_path / "i", overwrite=True, **options).index([{"docno": "z", "body": "b", "text": "t"}])) == 1
+    assert (
+        len(cs.BM25Index(tmp_path / "i", overwrite=True, **options).index([{"docno": "z", "body": "b", "text": "t"}]))
+        == 1
+    )
 
 
 def test_settings_of_an_index_are_its_own(tmp_path):
-    cs.BM25Index(tmp_path / "i", tokenizer="unicode", stemmer=None, stopwords=["是"]).index([{"docno": "a", "text": "他是谁"}])
+    cs.BM25Index(tmp_path / "i", tokenizer="unicode", stemmer=None, stopwords=["是"]).index(
+        [{"docno": "a", "text": "他是谁"}]
+    )
     index = cs.BM25Index(tmp_path / "i")
     assert index.analyze("他是谁") == ["他", "谁"]
     assert index.bm25().search("谁")["docno"].tolist() == ["a"]
@@ -274,7 +305,11 @@ def test_nothing_half_something_else_or_older_is_opened(tmp_path):
     (tmp_path / "half" / "lengths.npy").touch()
     with pytest.raises(ValueError, match=r"no pt_meta\.json"):
         len(cs.BM25Index(tmp_path / "half"))
-    for changes, message in (({"format": "terrier"}, "holds a sparse_index.terrier"), ({"format_version": 0}, "version 0"), ({"num_docs": 4}, "damaged")):
+    for changes, message in (
+        ({"format": "terrier"}, "holds a sparse_index.terrier"),
+        ({"format_version": 0}, "version 0"),
+        ({"num_docs": 4}, "damaged"),
+    ):
         index = cs.BM25Index(tmp_path / message[-5:]).index(DOCS)
         meta = {**index.meta, **changes}
         (index.path / "pt_meta.json").write_text(json.dumps(meta), encoding="utf-8")

@@ -26,7 +26,9 @@ COLLECTION = zipf_collection(700, 400, seed=3)
 def build(path, docs: dict[str, list[str]], **options) -> cs.BM25Index:
     """An index whose terms are the words as they stand."""
     options = {"stemmer": None, "stopwords": None, **options}
-    return cs.BM25Index(path, **options).index({"docno": docno, "text": " ".join(terms)} for docno, terms in docs.items())
+    return cs.BM25Index(path, **options).index(
+        {"docno": docno, "text": " ".join(terms)} for docno, terms in docs.items()
+    )
 
 
 def topics(*queries: str) -> pd.DataFrame:
@@ -45,13 +47,16 @@ def queries(count: int, length: int, seed: int) -> list[str]:
 
 
 def test_score_worked_out_by_hand(tmp_path):
-    # N = 3, avdl = (4 + 2 + 3) / 3 = 3; "dune": df 2, idf ln(1 + 1.5 / 2.5) = 0.470004; "sand": df 1, idf ln(1 + 2.5 / 1.5) = 0.980829
+    # N = 3, avdl = (4 + 2 + 3) / 3 = 3
+    # "dune": df 2, idf ln(1 + 1.5 / 2.5) = 0.470004; "sand": df 1, idf ln(1 + 2.5 / 1.5) = 0.980829
     docs = {"a": ["dune", "dune", "sand", "x"], "b": ["dune", "y"], "c": ["z", "z", "w"]}
     found = build(tmp_path / "i", docs).bm25(k1=0.9, b=0.4).search("dune sand")
     norm_a = 0.9 * (0.6 + 0.4 * 4 / 3)  # 1.02
     norm_b = 0.9 * (0.6 + 0.4 * 2 / 3)  # 0.78
     assert found["docno"].tolist() == ["a", "b"]
-    assert found["score"].tolist() == pytest.approx([0.470004 * 2 / (2 + norm_a) + 0.980829 / (1 + norm_a), 0.470004 / (1 + norm_b)], rel=1e-5)
+    assert found["score"].tolist() == pytest.approx(
+        [0.470004 * 2 / (2 + norm_a) + 0.980829 / (1 + norm_a), 0.470004 / (1 + norm_b)], rel=1e-5
+    )
     assert found["score"].tolist() == pytest.approx([0.796814, 0.264047], rel=1e-5)
 
 
@@ -87,8 +92,10 @@ def test_weighted_terms(index):
 @pytest.mark.parametrize("scale", [1e-30, 1e30, 3.0])
 def test_the_scale_of_weights_changes_nothing_but_scores(index, scale):
     base = {"t3": 0.25, "t17": 0.1, "t200": 3.5}
-    search = lambda weights: index.bm25(num_results=200)(pd.DataFrame({"qid": ["1"], "query_toks": [weights]}))
-    one, other = search(base), search({term: weight * scale for term, weight in base.items()})
+    one, other = (
+        index.bm25(num_results=200)(pd.DataFrame({"qid": ["1"], "query_toks": [weights]}))
+        for weights in (base, {term: weight * scale for term, weight in base.items()})
+    )
     assert one["docno"].tolist() == other["docno"].tolist()
     np.testing.assert_allclose(other["score"], one["score"] * scale, rtol=1e-6)
 
@@ -123,7 +130,9 @@ def test_a_query_that_is_no_text_is_refused_by_its_qid(index, query):
         index.bm25()(pd.DataFrame({"qid": ["q0", "q1"], "query": ["t1", query]}))
 
 
-@pytest.mark.parametrize("weights", [{"t1": -1.0}, {"t1": float("nan")}, {"t1": float("inf")}, None, "t1", {3: 1.0}, {"t1": "1"}])
+@pytest.mark.parametrize(
+    "weights", [{"t1": -1.0}, {"t1": float("nan")}, {"t1": float("inf")}, None, "t1", {3: 1.0}, {"t1": "1"}]
+)
 def test_weights_that_are_none_are_refused_by_their_qid(index, weights):
     with pytest.raises(ValueError, match="q1"):
         index.bm25()(pd.DataFrame({"qid": ["q0", "q1"], "query_toks": [{"t1": 1}, weights]}))
@@ -141,7 +150,9 @@ def test_int_qids_become_str(index):
 def test_ties_are_in_the_order_of_the_collection(tmp_path):
     count = 3 * kernels.BLOCK // 2  # more than one block
     words = ["x" if i % 3 else "y" for i in range(count)]
-    index = cs.BM25Index(tmp_path / "i", store_text=False).index({"docno": f"{i}", "text": w} for i, w in enumerate(words))
+    index = cs.BM25Index(tmp_path / "i", store_text=False).index(
+        {"docno": f"{i}", "text": w} for i, w in enumerate(words)
+    )
     expected = [f"{i}" for i in range(count) if i % 3 == 0]
     assert index.bm25(num_results=10).search("y")["docno"].tolist() == expected[:10]
     assert index.bm25(num_results=count).search("y")["docno"].tolist() == expected
@@ -233,7 +244,17 @@ def test_gridscan_sets_k1_and_b(index):
 
 @pytest.mark.parametrize(
     "options",
-    [{"num_results": 0}, {"num_results": -1}, {"num_results": 2.5}, {"k1": -0.1}, {"k1": float("nan")}, {"b": 1.1}, {"b": -0.1}, {"idf": "x"}, {"threads": 0}],
+    [
+        {"num_results": 0},
+        {"num_results": -1},
+        {"num_results": 2.5},
+        {"k1": -0.1},
+        {"k1": float("nan")},
+        {"b": 1.1},
+        {"b": -0.1},
+        {"idf": "x"},
+        {"threads": 0},
+    ],
 )
 def test_options_out_of_range_are_refused_by_name(index, options):
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -260,14 +281,24 @@ def test_very_long_queries(index):
 def test_50_turns_with_3000_distinct_terms(tmp_path):
     docs = {f"d{i}": [f"w{i}", f"w{i + 1}"] for i in range(3000)}
     query = " ".join(f"w{i}" for i in range(3000))
-    assert_same_ranking(build(tmp_path / "i", docs).bm25(num_results=3000).search(query), Reference(docs).search(Counter(query.split())), 3000)
+    assert_same_ranking(
+        build(tmp_path / "i", docs).bm25(num_results=3000).search(query),
+        Reference(docs).search(Counter(query.split())),
+        3000,
+    )
 
 
 words = st.lists(st.sampled_from(["ab", "cd", "ef", "gh", "ij", "kl"]), max_size=12)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(docs=st.lists(words, min_size=1, max_size=15), query=words, k=st.integers(1, 20), b=st.floats(0, 1), k1=st.floats(0, 3))
+@given(
+    docs=st.lists(words, min_size=1, max_size=15),
+    query=words,
+    k=st.integers(1, 20),
+    b=st.floats(0, 1),
+    k1=st.floats(0, 3),
+)
 def test_any_collection_equals_the_formula(tmp_path_factory, docs, query, k, b, k1):
     docs = {f"d{i}": terms for i, terms in enumerate(docs)}
     index = build(tmp_path_factory.mktemp("any") / "i", docs)
@@ -280,7 +311,7 @@ def test_equals_bm25s(index):
     asked = queries(8, 100, seed=4)
     peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
     peer.index(list(COLLECTION.values()), show_progress=False)
-    documents, scores = peer.retrieve([query.split() for query in asked], k=20, show_progress=False)
+    _, scores = peer.retrieve([query.split() for query in asked], k=20, show_progress=False)
     weights = [Counter(query.split()) for query in asked]
     found = index.bm25(num_results=20)(topics(*asked))
     for i in range(len(asked)):
@@ -290,7 +321,20 @@ def test_equals_bm25s(index):
 
 def test_transformer_conventions(index):
     pt.documentation._cached_objects_inv = {}
-    assert pt.inspect.transformer_outputs(index.bm25(), ["qid", "query", "qhistory"]) == ["qid", "query", "qhistory", "docno", "score", "rank"]
-    assert pt.inspect.transformer_outputs(index.bm25(), ["qid", "query_toks"]) == ["qid", "query_toks", "docno", "score", "rank"]
+    assert pt.inspect.transformer_outputs(index.bm25(), ["qid", "query", "qhistory"]) == [
+        "qid",
+        "query",
+        "qhistory",
+        "docno",
+        "score",
+        "rank",
+    ]
+    assert pt.inspect.transformer_outputs(index.bm25(), ["qid", "query_toks"]) == [
+        "qid",
+        "query_toks",
+        "docno",
+        "score",
+        "rank",
+    ]
     assert ["qid", "query"] in pt.inspect.transformer_inputs(index.bm25())
     assert "BM25Retriever" in pt.schematic.draw(cs.lexical.BM25Retriever(index) >> index.text_loader())

@@ -17,7 +17,9 @@ def make(path, docs: dict[str, str]) -> cs.BM25Index:
 
 @pytest.fixture
 def index(tmp_path):
-    return make(tmp_path / "i", {"d1": "spice spice spice sand worm", "d2": "spice sand sand house", "d3": "ship", "d4": ""})
+    return make(
+        tmp_path / "i", {"d1": "spice spice spice sand worm", "d2": "spice sand sand house", "d3": "ship", "d4": ""}
+    )
 
 
 def results(*rows: tuple, query: str = "dune spice dune") -> pd.DataFrame:
@@ -30,7 +32,9 @@ def test_worked_out_by_hand(index):
     # d1: spice 3/5, sand 1/5, worm 1/5; d2: sand 2/4, spice 1/4, house 1/4
     # spice 3/4*3/5 + 1/4*1/4 = 41/80; sand 3/4*1/5 + 1/4*1/2 = 22/80; worm 12/80; house 5/80: these sum to 1
     # query: dune 2/3, spice 1/3
-    found = index.rm3(fb_docs=2, fb_terms=10, original_query_weight=0.5)(results(("1", "d1", 6.0, 0), ("1", "d2", 2.0, 1), ("1", "d3", 1.0, 2)))
+    found = index.rm3(fb_docs=2, fb_terms=10, original_query_weight=0.5)(
+        results(("1", "d1", 6.0, 0), ("1", "d2", 2.0, 1), ("1", "d3", 1.0, 2))
+    )
     assert found["query_toks"][0] == pytest.approx(
         {"dune": 1 / 3, "spice": 1 / 6 + 41 / 160, "sand": 22 / 160, "worm": 12 / 160, "house": 5 / 160}
     )
@@ -38,9 +42,12 @@ def test_worked_out_by_hand(index):
 
 
 def test_pruned_as_in_anserini(index):
-    # of each document the two most frequent terms, equal ones by the alphabet: d1 spice 3/4, sand 1/4; d2 sand 2/3, house 1/3
+    # of each document the two most frequent terms, equal ones by the alphabet: d1 spice 3/4, sand 1/4;
+    # d2 sand 2/3, house 1/3
     # sand 3/4*1/4 + 1/4*2/3 = 17/48; spice 9/16 = 27/48; house 4/48. The best two: sand 17/44, spice 27/44
-    found = index.rm3(fb_docs=2, fb_terms=2, original_query_weight=0.4)(results(("1", "d1", 3.0, 0), ("1", "d2", 1.0, 1)))
+    found = index.rm3(fb_docs=2, fb_terms=2, original_query_weight=0.4)(
+        results(("1", "d1", 3.0, 0), ("1", "d2", 1.0, 1))
+    )
     assert found["query_toks"][0] == pytest.approx(
         {"dune": 0.4 * 2 / 3, "spice": 0.4 / 3 + 0.6 * 27 / 44, "sand": 0.6 * 17 / 44}
     )
@@ -101,7 +108,9 @@ def test_pipeline_cutoff_and_tuning(index):
     assert (index.bm25() >> rm3).compile() == index.bm25(num_results=1) >> rm3
     assert pickle.loads(pickle.dumps(rm3)) == rm3 == index.rm3(fb_docs=1, fb_terms=2) != index.rm3()
     qrels = pd.DataFrame({"qid": ["1"], "docno": ["d2"], "label": [1]})
-    pt.GridScan(pipeline, {rm3: {"fb_docs": [1, 2], "original_query_weight": [0.1, 0.9]}}, topics, qrels, ["recip_rank"])
+    pt.GridScan(
+        pipeline, {rm3: {"fb_docs": [1, 2], "original_query_weight": [0.1, 0.9]}}, topics, qrels, ["recip_rank"]
+    )
     with pytest.raises(ValueError, match="fb_docs"):
         index.rm3(fb_docs=0)
     with pytest.raises(ValueError, match="original_query_weight"):
