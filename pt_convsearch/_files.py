@@ -115,7 +115,7 @@ def read_jsonl(path: PathLike) -> Iterator[tuple[int, Any]]:
     with open_text(path) as handle:
         number = 0
         try:
-            for number, line in enumerate(handle, 1):  # noqa: B007 - the number is used in the message below
+            for number, line in enumerate(handle, 1):
                 if line.strip():
                     yield number, json.loads(line)
         except json.JSONDecodeError as error:
