@@ -223,7 +223,8 @@ def _as_html(heads: Heads, cells: list[list[str]]) -> str:
 
 def _plain(table: pd.DataFrame, style: str, how: _Style, digits: int) -> str:
     """Any other frame: its columns as they are, its index where that says something."""
-    frame = table if isinstance(table.index, pd.RangeIndex) else table.reset_index()
+    numbered = table.index.name is None and pd.api.types.is_integer_dtype(table.index)
+    frame = table if numbered else table.reset_index()
     headers = [
         how.text(" ".join(map(str, column)) if isinstance(column, tuple) else str(column)) for column in frame.columns
     ]

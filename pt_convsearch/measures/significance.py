@@ -73,6 +73,9 @@ def correct(
     significant = np.zeros(len(values), dtype=bool)
     if method is None:
         significant[tested] = values[tested] < alpha
+    elif method == "holm":
+        corrected[tested] = _holm(values[tested])
+        significant[tested] = corrected[tested] < alpha
     elif tested.any():
         from statsmodels.stats.multitest import multipletests
 
@@ -84,6 +87,15 @@ def correct(
             ) from error
         corrected[tested], significant[tested] = adjusted, reject
     return corrected, significant
+
+
+def _holm(values: np.ndarray) -> np.ndarray:
+    """Holm's step-down correction; statsmodels' own runs a whole garbage collection for each family of three values."""
+    order = np.argsort(values)
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    corrected = np.empty(len(values))
+    corrected[order] = np.minimum(stepped, 1.0)
+    return corrected
 
 
 def bootstrap(

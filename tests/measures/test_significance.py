@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from pt_convsearch.measures import bootstrap, correct, paired_test
 
@@ -55,6 +58,16 @@ def test_corrections_by_hand() -> None:
     assert correct(p, None)[1].all()
 
 
+@settings(deadline=None, max_examples=10)  # statsmodels' Holm collects all garbage each time
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.sampled_from(["holm", "bonferroni"]))
+def test_corrections_are_those_of_statsmodels(p: list[float], method: str) -> None:
+    reject, expected, _, _ = multipletests(p, alpha=0.05, method=method)
+    corrected, significant = correct(p, method)
+    assert corrected.tolist() == pytest.approx(expected.tolist())
+    clear = abs(expected - 0.05) > 1e-9
+    assert significant[clear].tolist() == reject[clear].tolist()
+
+
 def test_what_could_not_be_tested_is_no_part_of_the_family() -> None:
     corrected, significant = correct([0.02, float("nan"), 0.5], "bonferroni")
     assert corrected[[0, 2]].tolist() == [0.04, 1.0]
@@ -76,7 +89,7 @@ def test_bootstrap_draws_conversations() -> None:
 
 
 def test_bootstrap_of_conversations_means() -> None:
-    # conversation a has one question of value 1, b has nine of value 0: means over questions and over conversations differ
+    # conversation a has one question of value 1, b has nine of value 0: the two means differ
     values, names = [1.0] + [0.0] * 9, ["a"] + ["b"] * 9
     low, high = bootstrap(values, names, average="conversation", confidence=0.4)
     assert (low, high) == (0.5, 0.5)
