@@ -62,6 +62,7 @@ def test_topics_frame(topics):
         assert topics[column].str[0].str.isupper().mean() > 0.99
 
 
+@pytest.mark.filterwarnings("error")
 def test_validates_as_topics(topics):
     from pt_convsearch import topics as room
 
@@ -75,6 +76,7 @@ def test_history_is_what_was_said_before(topics, golds):
         said = []
         for row in turns.itertuples():
             assert row.qhistory == said
+            assert not {row.query, row.answer} & {message["content"] for message in said}
             said = [
                 *said,
                 {"role": "user", "content": row.query},

@@ -65,6 +65,11 @@ def conversation(course: Course, number: int, anywhere: Callable[[Iterator[int]]
         asked.add((turn.entity.number, turn.position))
         question, rewrite = _question(course, stream, turn)
         answer = _answer(course, stream, turn)
+        said = {message["content"] for message in history}
+        while question in said:  # "And the opponent?" of two entities
+            question, rewrite = _question(course, stream, turn)
+        while answer in said:
+            answer = _answer(course, stream, turn)
         golds = turn.entity.golds(turn.position)
         yield {
             "qid": f"{identity}_{count}",
