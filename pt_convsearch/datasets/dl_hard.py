@@ -51,6 +51,11 @@ class DLHard(Dataset):
             raise ValueError(f"via={via!r}: it is 'distributor' or 'ir_datasets'")
         self.via = via
 
+    @property
+    def counts(self) -> dict[str, int]:
+        collection = {"passages": 8841823} if self.task == "passage" else {"documents": 3213835}
+        return {"turns": 50, "judgments": {"passage": 4256, "doc": 8544}[self.task], "annotations": 400, **collection}
+
     def get_topics(self, variant: str | None = None) -> pd.DataFrame:
         """qid, query, qhistory (empty), conversation_id, turn_number, the four annotations, fold; all or one fold."""
         if self.via == "ir_datasets":

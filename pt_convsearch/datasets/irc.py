@@ -31,11 +31,12 @@ SOURCE = Source(
             File(f"{split}-ids", f"{split}.ids.tsv", how=_HOW.format(split=split), optional=True, checked="train, dev"),
         )
     ),
-    counts={
-        "dialogues (train)": 3294, "messages (train)": 44497, "instances (train)": 9481,
-        "dialogues (dev)": 144, "messages (dev)": 1853, "instances (dev)": 780,
-    },
-)  # fmt: skip
+)
+#: checked against the files
+_COUNTS = {
+    "train": {"turns": 9481, "passages": 9481, "dialogues": 3294, "messages": 44497},
+    "dev": {"turns": 780, "passages": 780, "dialogues": 144, "messages": 1853},
+}
 
 
 class IRC(ResponseDataset):
@@ -60,6 +61,10 @@ class IRC(ResponseDataset):
         if instances not in ("published", "all"):
             raise ValueError(f"instances={instances!r}: 'published' or 'all'")
         self.instances, self.join_turns = instances, join_turns
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(_COUNTS.get(self.split, {}))
 
     def get_dialogues(self) -> Iterator[dict[str, Any]]:
         """dialogue_id and utterances (every message as it was sent; speakers user1 …, bot1 …, other1 …)."""

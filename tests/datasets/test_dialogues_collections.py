@@ -401,9 +401,12 @@ class TestIRCData:
         data = cs.dataset(f"irc/{split}", path=folder, leaks="keep")
         read = list(data.get_dialogues())
         assert (len(read), sum(len(one["utterances"]) for one in read)) == (dialogues, messages)
+        assert data.counts == {
+            "turns": instances, "passages": instances, "dialogues": dialogues, "messages": messages,
+        }  # fmt: skip
         topics = data.get_topics()
         assert len(topics) == len(data.get_qrels()) == sum(1 for _ in data.get_corpus_iter()) == instances
-        assert sum(1 for _ in cs.datasets.response_tsv.read_response_tsv(folder / f"{split}.tsv")) == instances
+        assert sum(1 for _ in cs.datasets.read_response_tsv(folder / f"{split}.tsv")) == instances
 
     @pytest.mark.parametrize("split", ["train", "dev"])
     def test_same_instances_as_the_tsv(self, folder, split):

@@ -27,7 +27,8 @@ def data(request, folder):
 def test_counts(data):
     topics, qrels = data.get_topics(), data.get_qrels()
     assert len(topics) == topics["qid"].nunique() == 50
-    assert len(qrels) == {"passage": 4256, "doc": 8544}[data.task]
+    assert len(qrels) == data.counts["judgments"] == {"passage": 4256, "doc": 8544}[data.task]
+    assert data.counts["turns"] == 50
     assert set(qrels["qid"]) == set(topics["qid"])
     assert [len(qids) for qids in data.folds().values()] == [10] * 5
     assert sorted(qid for qids in data.folds().values() for qid in qids) == sorted(topics["qid"])
