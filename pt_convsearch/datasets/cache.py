@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyterrier as pt
 
+from pt_convsearch._files import write_json
 from pt_convsearch.datasets.archives import unpack
 from pt_convsearch.datasets.download import download
 from pt_convsearch.datasets.lines import DAMAGE, open_data
@@ -62,6 +64,8 @@ def obtain(
         return _checked(given, file, verify)
     found = find(source, file, path)
     if found is not None:
+        if verify and path is None:
+            _as_it_came(source, file, found)
         return _checked(found, file, verify)
     if file.archive is not None and (outer := find(source, source.file(file.archive), path)) is not None:
         return _from_archive(source, file, _checked(outer, source.file(file.archive), verify))
@@ -159,7 +163,30 @@ def _fetched(source: Source, file: File, *, name: str, verify: bool, verbose: bo
         outer = obtain(source, source.file(file.archive), name=name, offline=False, verify=verify, verbose=verbose)
         return _from_archive(source, file, outer)
     assert file.url is not None
-    return download(file.url, home() / source.key / file.name, size=file.size, sha256=file.sha256, verbose=verbose)
+    target = download(file.url, home() / source.key / file.name, size=file.size, sha256=file.sha256, verbose=verbose)
+    write_json(_note(source), {**_sizes(source), file.name: target.stat().st_size})
+    return target
+
+
+def _as_it_came(source: Source, file: File, found: Path) -> None:
+    """Refuse a file of the cache that is no longer as long as when it was fetched."""
+    came = _sizes(source).get(file.name)
+    if came is not None and found == home() / source.key / file.name and found.stat().st_size != came:
+        raise ValueError(
+            f"{found} has {found.stat().st_size} bytes, and {came} were fetched: remove it, and fetch it again"
+        )
+
+
+def _sizes(source: Source) -> dict[str, int]:
+    try:
+        sizes: dict[str, int] = json.loads(_note(source).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return sizes
+
+
+def _note(source: Source) -> Path:
+    return home() / source.key / ".fetched.json"
 
 
 def _from_archive(source: Source, file: File, archive: Path) -> Path:

@@ -16,8 +16,8 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
 _LINES = (".jsonl", ".json", ".txt", ".tsv", ".jsonl.gz", ".jsonl.bz2", ".json.gz", ".txt.gz", ".tsv.gz", ".jsonl.xz")
 
 
-def stream_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (file and line, text) of each line of a file, of all files below a folder, or of all members of an archive.
+def stream_lines(path: Path) -> Iterator[tuple[str, int, str]]:
+    """Yield (file, line number, text) of each line of a file, of all files below a folder, or of an archive's members.
 
     Files come in the order of their names, members in the archive's. Nothing but the line at hand is held.
 
@@ -29,81 +29,75 @@ def stream_lines(path: Path) -> Iterator[tuple[str, str]]:
         if not files:
             raise ValueError(f"{path}: no file of passages (.jsonl) lies in it")
         for one in files:
+            name = str(one)
             for number, line in iter_lines(one):
-                yield f"{one}, line {number}", line
+                yield name, number, line
     elif path.name.lower().endswith(_ARCHIVES):
         some = False
-        for name, stream in members(path):
-            if name.lower().endswith(_LINES[:4]) and not name.startswith("__MACOSX/"):
+        for member, stream in members(path):
+            if member.lower().endswith(_LINES[:4]) and not member.startswith("__MACOSX/"):
                 some = True
-                for number, line in decoded(stream, f"{path}!{name}"):
-                    yield f"{path}!{name}, line {number}", line
+                name = f"{path}!{member}"
+                for number, line in decoded(stream, name):
+                    yield name, number, line
         if not some:
             raise ValueError(f"{path}: no file of passages (.jsonl) is in it")
     else:
+        name = str(path)
         for number, line in iter_lines(path):
-            yield f"{path}, line {number}", line
-
-
-def stream_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (file and line, object) of JSON Lines; blank lines are skipped. As :func:`stream_lines`.
-
-    Raises:
-        ValueError: a line that is no JSON object, besides what :func:`stream_lines` raises.
-    """
-    for where, line in stream_lines(path):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where}: not valid JSON ({error})") from error
-        if not isinstance(value, dict):
-            raise ValueError(f"{where}: a JSON object is due, not {type(value).__name__}")
-        yield where, value
+            yield name, number, line
 
 
 def json_passages(
     path: Path, *, docno: tuple[str, ...], text: tuple[str, ...], title: str | None = "title"
 ) -> Iterator[Passage]:
-    """Yield docno, text and (where there is one) title of passages in JSON Lines.
+    """Yield docno, text and (where there is one) title of passages in JSON Lines; blank lines are skipped.
 
     Args:
         path: file, folder or archive.
-        docno: names that the id may have.
+        docno: names that the id may have; it is kept byte for byte.
         text: names that the text may have.
         title: the name of the title.
 
     Raises:
-        ValueError: a passage without id or text, besides what :func:`stream_json` raises.
+        ValueError: a line that is no JSON object, a passage without id or text, and what :func:`stream_lines` raises.
     """
-    for where, value in stream_json(path):
-        content = _first(value, text, where)
+    for name, number, line in stream_lines(path):
+        if not line or line.isspace():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{name}, line {number}: not valid JSON ({error})") from error
+        if not isinstance(value, dict):
+            raise ValueError(f"{name}, line {number}: a JSON object is due, not {type(value).__name__}")
+        found, content = _first(value, docno), _first(value, text)
+        if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
+            raise ValueError(f"{name}, line {number}: {_lacks(value, found, docno)}")
         if not isinstance(content, str):
-            raise ValueError(f"{where}: the text of a passage is {content!r:.60}")
-        passage = {"docno": passage_id(value, docno, where), "text": clean_text(content)}
+            raise ValueError(f"{name}, line {number}: {_lacks(value, content, text)}")
+        passage = {"docno": str(found), "text": content}
         if title and isinstance(value.get(title), str):
-            passage["title"] = clean_text(value[title])
+            passage["title"] = value[title]
+        if (
+            "\\ud" in line or "\\uD" in line
+        ):  # half of a surrogate pair, which no file can hold, comes as an escape only
+            passage |= {name: clean_text(passage[name]) for name in passage if name != "docno"}
         yield passage
 
 
-def passage_id(value: dict[str, Any], names: tuple[str, ...], where: str) -> str:
-    """The id of a passage as str, byte for byte.
-
-    Raises:
-        ValueError: there is none.
-    """
-    found = _first(value, names, where)
-    if isinstance(found, bool) or not isinstance(found, str | int) or found == "":
-        raise ValueError(f"{where}: {found!r:.60} is no id of a passage")
-    return str(found)
-
-
-def _first(value: dict[str, Any], names: tuple[str, ...], where: str) -> Any:
+def _first(value: dict[str, Any], names: tuple[str, ...]) -> Any:
     for name in names:
-        if value.get(name) is not None:
+        if name in value and value[name] is not None:
             return value[name]
-    raise ValueError(f"{where}: no field {' or '.join(map(repr, names))}, only {', '.join(map(repr, list(value)[:8]))}")
+    return None
+
+
+def _lacks(value: dict[str, Any], found: Any, names: tuple[str, ...]) -> str:
+    wanted = " or ".join(map(repr, names))
+    if found is None:
+        return f"no field {wanted}, only {', '.join(map(repr, list(value)[:8]))}"
+    return f"field {wanted} holds {found!r:.60}"
 
 
 def counted(

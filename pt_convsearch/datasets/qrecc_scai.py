@@ -15,17 +15,18 @@ def read_scai_run(path: PathLike) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What a system answered, rewrote and retrieved.
 
     Args:
-        path: a JSON list of {Conversation_no, Turn_no, Model_rewrite, Model_passages: {id: score}, Model_answer}; what begins
-            with Model_ may be missing.
+        path: a JSON list of {Conversation_no, Turn_no, Model_rewrite, Model_passages: {id: score}, Model_answer};
+            what begins with Model_ may be missing.
 
     Returns:
-        two frames: the results (qid, docno, rank from 0 by falling score, score), and the turns (qid, qrewrite, answer: missing
-        where the run has none).
+        two frames: the results (qid, docno, rank from 0 by falling score, score), and the turns (qid, qrewrite, answer:
+        missing where the run has none).
 
     Raises:
         ValueError: no such file, a turn twice, or a score that is no finite number; named by file and line.
     """
-    results, turns, seen = [], [], {}
+    results, turns = [], []
+    seen: dict[str, int] = {}
     for line, item in read_records(path):
         where = f"{path}, line {line}"
         qid = f"{field(item, 'Conversation_no', (int, str), where)}_{field(item, 'Turn_no', int, where)}"
@@ -56,7 +57,7 @@ def write_scai_run(topics: pd.DataFrame, results: pd.DataFrame, path: PathLike, 
     """Write results as a run of the shared task.
 
     Args:
-        topics: qid, conversation_id, turn_number (all turns are written), and where there is one qrewrite as Model_rewrite.
+        topics: qid, conversation_id, turn_number (all turns are written), and where there is one qrewrite (Model_rewrite).
         results: qid, docno, score, rank.
         path: the file.
         depth: how many passages a turn are written.
@@ -65,10 +66,9 @@ def write_scai_run(topics: pd.DataFrame, results: pd.DataFrame, path: PathLike, 
     found = {qid: dict(zip(rows["docno"], map(float, rows["score"]), strict=True)) for qid, rows in top.groupby("qid")}
     run = []
     for row in topics.to_dict("records"):
+        number = str(row["conversation_id"])
         turn = {
-            "Conversation_no": int(row["conversation_id"])
-            if str(row["conversation_id"]).isdecimal()
-            else row["conversation_id"],
+            "Conversation_no": int(number) if number.isdecimal() else number,
             "Turn_no": int(row["turn_number"]),
             "Model_passages": found.get(row["qid"], {}),
         }

@@ -186,15 +186,17 @@ def read_segments(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         ValueError: a line without three fields, named by file and line.
     """
-    for where, line in stream_lines(path):
+    for name, number, line in stream_lines(path):
         fields = [_unquoted(value) for value in line.split("\t")]
         if len(fields) != 3:
-            raise ValueError(f"{where}: {len(fields)} tab-separated fields where 3 (id, text, title) are due")
+            raise ValueError(
+                f"{name}, line {number}: {len(fields)} tab-separated fields where 3 (id, text, title) are due"
+            )
         docno, text, title = fields
-        if docno == "id" and where.endswith(", line 1"):
+        if docno == "id" and number == 1:
             continue
         if not docno:
-            raise ValueError(f"{where}: an empty id")
+            raise ValueError(f"{name}, line {number}: an empty id")
         yield {"docno": docno, "text": text, "title": " ".join(title.split(" [SEP] "))}
 
 

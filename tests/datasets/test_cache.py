@@ -163,6 +163,18 @@ def test_a_file_published_compressed_and_unpacked_since(tmp_path, name):
     assert get(found, "blocks", path=home() / "toy") == place
 
 
+def test_a_file_that_was_cut_after_it_was_fetched(monkeypatch):
+    from pt_convsearch.datasets import cache
+
+    monkeypatch.setattr(cache, "download", lambda url, target, **options: put(target, TEXT))
+    place = get(source(), offline=False)
+    assert get(source()) == place
+    place.write_bytes(TEXT[:8])
+    with pytest.raises(ValueError, match=r"has 8 bytes, and 16 were fetched"):
+        get(source())
+    assert get(source(), verify=False) == place
+
+
 def test_large_files_with_line_ends_across_blocks(tmp_path):
     text = b"x" * ((1 << 20) - 1) + b"\n" + b"y" * 100 + b"\n"
     dos = text.replace(b"\n", b"\r\n")  # the first \r is the last byte of the first block

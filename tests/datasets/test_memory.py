@@ -79,3 +79,11 @@ def test_a_check_holds_sixteen_bytes_a_passage(tmp_path):
     assert report.counts["passages"] == 20_000
     assert any(finding.count == 19_999 and "title and text" in finding.text for finding in report.warnings)
     assert peak < 3_000_000
+
+
+def test_half_of_a_surrogate_pair_does_not_reach_anybody(tmp_path):
+    text = '{"docno": "a", "text": "\\ud83d broken, \\ud83d\\ude42 whole"}\n'
+    text += '{"docno": "b", "text": "\\\\ud is no escape"}'
+    (tmp_path / "corpus.jsonl").write_text(text, encoding="utf-8")
+    texts = [passage["text"] for passage in cs.dataset(f"folder:{tmp_path}").get_corpus_iter()]
+    assert texts == ["\ufffd broken, 🙂 whole", "\\ud is no escape"]
