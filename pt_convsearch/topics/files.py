@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +44,18 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     from pt_convsearch.topics.frames import from_frame
     from pt_convsearch.topics.turns import from_turns
 
-    frame = _parquet(path) if is_parquet(path) else None
-    first = next(records(path), None) if frame is None else dict.fromkeys(frame.columns)
-    renamed = {(columns or {}).get(name, name) for name in (first or {})}
+    first = _first(path)
+    if isinstance(first, list):
+        return from_messages(records(path), **options)
+    new_names = dict(columns or {})
+    renamed = {new_names.get(name, name) for name in (first or {})}
     if first is None or ("query" in renamed and {"qid", "qhistory"} & renamed):
-        if frame is None:
-            frame = _frame(list(records(path)))
-        frame = frame.rename(columns=dict(columns or {}))
-        if first is None and frame.empty:
+        frame = _parquet(path) if is_parquet(path) else _frame(records(path), path)
+        frame = frame.rename(columns=new_names)
+        if first is None:
             frame = frame.reindex(columns=["qid", "query", "qhistory"])
         return validate(frame) if "qid" in frame.columns and not options else from_frame(frame, **options)
-    found = ({(columns or {}).get(name, name): value for name, value in record.items()} for record in records(path))
+    found = ({new_names.get(name, name): value for name, value in record.items()} for record in records(path))
     if renamed & set(LISTS):
         return from_messages(found, **options)
     if "utterances" in renamed:
@@ -86,10 +87,7 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
         with written(path) as temporary:
             topics.to_parquet(temporary, engine="pyarrow", index=False)
         return
-    if Path(path).name.lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz").rpartition(".")[2] not in (
-        "jsonl",
-        "ndjson",
-    ):
+    if _ending(path) not in (".jsonl", ".ndjson"):
         raise ValueError(f"{path}: topics are written to .jsonl (also .gz, .bz2, .xz) or .parquet")
     encode = json.JSONEncoder(ensure_ascii=False, default=_plain, allow_nan=False).encode
     names = [str(name) for name in topics.columns]
@@ -109,18 +107,37 @@ def records(path: PathLike) -> Iterator[Any]:
             for batch in file.iter_batches(batch_size=4096):
                 yield from batch.to_pylist()
         return
-    with open_text(path) as handle:
-        start = handle.read(256).lstrip()[:1]
-    if start != "[":
-        for _, record in read_jsonl(path):
-            yield record
-        return
-    with open_text(path) as handle:
-        try:
-            found = json.load(handle)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: not valid JSON ({error})") from error
-    yield from found
+    if _ending(path) == ".json":
+        with open_text(path) as handle:
+            try:
+                found = json.load(handle)
+            except json.JSONDecodeError as error:
+                # JSON Lines are often called .json as well
+                if not error.msg.startswith("Extra data"):
+                    raise ValueError(f"{path}: not valid JSON ({error})") from error
+                found = None
+        if found is not None:
+            yield from found if isinstance(found, list) else [found]
+            return
+    for _, record in read_jsonl(path):
+        yield record
+
+
+def _first(path: PathLike) -> Any:
+    """The first record, or None in an empty file; of a parquet file only the names."""
+    if is_parquet(path):
+        import pyarrow.parquet
+
+        return dict.fromkeys(pyarrow.parquet.read_schema(path).names)
+    first = next(records(path), None)
+    if first is None or isinstance(first, dict | list):
+        return first
+    raise ValueError(f"{path}: its first record is {type(first).__name__}; topics and logs are JSON objects")
+
+
+def _ending(path: PathLike) -> str:
+    path = Path(path)
+    return (path.with_suffix("") if path.suffix.lower() in (".gz", ".bz2", ".xz") else path).suffix.lower()
 
 
 def is_parquet(path: PathLike) -> bool:
@@ -140,8 +157,11 @@ def _parquet(path: PathLike) -> pd.DataFrame:
     return frame[[name for name in table.column_names if name in frame.columns]]
 
 
-def _frame(found: list[Any]) -> pd.DataFrame:
+def _frame(records: Iterable[Any], path: PathLike) -> pd.DataFrame:
     """Records as a frame; a column of ints with gaps stays whole numbers, a text stays what it is."""
+    found = list(records)
+    if not all(isinstance(record, dict) for record in found):
+        raise ValueError(f"{path}: a record is no JSON object, though the first one is a topic")
     names = list(dict.fromkeys(name for record in found for name in record))
     return pd.DataFrame({name: _series([record.get(name) for record in found]) for name in names})
 

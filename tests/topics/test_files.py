@@ -131,6 +131,11 @@ def test_chat_logs_on_disk(tmp_path) -> None:
     for name in ("a.jsonl", "bom.jsonl", "a.json", "a.parquet", "a.jsonl.gz"):
         pd.testing.assert_frame_equal(cs.topics.read(tmp_path / name), expected)
         pd.testing.assert_frame_equal(cs.topics.from_messages(tmp_path / name), expected)
+    messages = [chat["conversations"] for chat in CHATS]
+    as_jsonl(tmp_path / "bare.jsonl", messages)
+    as_jsonl(tmp_path / "lines.json", CHATS)
+    assert cs.topics.read(tmp_path / "bare.jsonl").qid.tolist() == ["1_1", "1_2", "2_1"]
+    pd.testing.assert_frame_equal(cs.topics.read(tmp_path / "lines.json"), expected)
     assert cs.topics.read(tmp_path / "a.jsonl", turns="last")["query"].tolist() == ["Why? 🙂", "Alone"]
 
 
@@ -156,6 +161,13 @@ def test_files_that_are_damaged_or_strange(tmp_path) -> None:
     path.write_text('{"qid": "1", "query": "a", "qhistory": []}\n{"qid": ', encoding="utf-8")
     with pytest.raises(ValueError, match=r"t\.jsonl, line 2"):
         cs.topics.read(path)
+    for strange in ([3], [{"qid": "1", "query": "a", "qhistory": []}, 3]):
+        as_jsonl(path, strange)
+        with pytest.raises(ValueError, match=r"t\.jsonl: .*record is"):
+            cs.topics.read(path)
+    (tmp_path / "t.json").write_text('[{"qid": ', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"t\.json: not valid JSON"):
+        cs.topics.read(tmp_path / "t.json")
     as_jsonl(path, [{"name": "x"}])
     with pytest.raises(ValueError, match="columns="):
         cs.topics.read(path)
