@@ -60,6 +60,8 @@ def _frozen(value: Any) -> Any:
         return (type(value).__name__, tuple(_frozen(item) for item in value))
     if isinstance(value, set | frozenset):
         return ("set", frozenset(_frozen(item) for item in value))
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return ("array", "O", value.shape, _frozen(value.ravel().tolist()))  # its bytes are addresses
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, pd.DataFrame):
