@@ -18,7 +18,10 @@ _BLOCK = 65_536
 
 
 class _FixedBytes(FwdFixedBytes):
-    """npids's codec for any docnos, mended: it cannot read a block of one docno, nor a prefix that ends inside a character."""
+    """npids's codec for any docnos, mended: it cannot read a single docno, nor a prefix that ends inside a character."""
+
+    prefix: bytes | None
+    length: int | None
 
     def seed(self, id: str) -> bool:
         super().seed(id)

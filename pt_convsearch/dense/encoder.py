@@ -332,7 +332,7 @@ def _prompt(tower: SentenceTransformer, given: str | None, names: tuple[str, ...
     if given is not None:
         return given
     # the first that says something: sentence-transformers gives every model an empty "document" beside its "passage"
-    return next((tower.prompts[name] for name in names if tower.prompts.get(name)), "")
+    return next((prompt for prompt in map(tower.prompts.get, names) if prompt), "")
 
 
 def _shown(value: Any) -> str:

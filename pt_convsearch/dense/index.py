@@ -41,6 +41,7 @@ class DenseIndex(FlexIndex):
         verbose: show progress.
 
     Raises:
+        TypeError: an encoder that is no BiEncoder.
         ValueError: the index was built with another encoder or similarity; the message names what differs.
             ``max_query_length`` may differ, for it changes no vector of the index.
 
@@ -62,6 +63,11 @@ class DenseIndex(FlexIndex):
     ) -> None:
         if similarity not in (None, "dot", "cosine"):
             raise ValueError(f"similarity={similarity!r}: 'dot' or 'cosine'")
+        if encoder is not None and not isinstance(encoder, BiEncoder):
+            raise TypeError(
+                f"encoder is {encoder!r}: give a cs.BiEncoder; any other encoder goes before the index, "
+                "(encoder >> index).index(passages) and encoder >> index.retriever()"
+            )
         # cosine is the dot product of normalised vectors, here and in any other reader of the files
         super().__init__(str(path), sim_fn=SimFn.dot, verbose=verbose)
         self._encoder = encoder

@@ -61,7 +61,10 @@ def load_tower(
                 return _dpr(folder, kind, pooling, device, local)
             if pooling is not None and not _has_modules(folder, local):
                 return _plain(folder, pooling, device, local)
-            tower = SentenceTransformer(folder, device=device, local_files_only=local)
+            try:
+                tower = SentenceTransformer(folder, device=device, local_files_only=local)
+            except ValueError as error:  # transformers' way of saying that this is no model
+                raise OSError(_first_line(error)) from error
     except (OSError, ImportError) as error:
         raise OSError(
             f"no encoder can be loaded from {str(model)!r} ({_first_line(error)}): give a folder on disk, "
@@ -74,6 +77,8 @@ def load_tower(
 
 def resolve(model: str | os.PathLike[str]) -> tuple[str, bool]:
     """The folder of a model that is on this disk, or its name on the hub; and whether it is on this disk."""
+    if not str(model):
+        raise FileNotFoundError("'' is no model: give a folder on disk or a name on the Hugging Face hub")
     if Path(model).expanduser().is_dir():
         return str(Path(model).expanduser()), True
     copy = bundled(str(model))

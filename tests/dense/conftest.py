@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", ",", ":", "who", "wrote", "dune", "when", "was", "it", "published", "did", "he", "write", "sequels", "frank", "herbert", "in", "a", "the", "of", "and", "to", "is", "paris", "france", "capital", "first", "second", "third", "cat", "dog", "bird", "query", "passage", "title", "text", "one", "two", "three", "four", "five"] + [f"w{number}" for number in range(60)] + [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789"]
+_TEXT = """
+[PAD] [UNK] [CLS] [SEP] [MASK] . ? , : who wrote dune when was it published did he write sequels frank herbert
+in a the of and to is paris france capital first second third cat dog bird query passage title text one two
+three four five
+"""
+WORDS = _TEXT.split()
+WORDS += [f"w{number}" for number in range(60)]
+WORDS += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789"]
 
 
 def tiny_tokenizer(folder: Path, kind: str = "BertTokenizerFast", max_length: int = 64) -> None:

@@ -19,7 +19,9 @@ from pt_convsearch.dense import minilm_path
 TEXTS = ["who wrote dune ?", "paris is a capital of france", "", "dune", "w1 w2 w3 w4 w5 w6 w7 w8 w9"]
 
 
-def by_hand(folder: Path, texts: list[str], *, pooling: str = "mean", max_length: int = 64, side: str = "right") -> np.ndarray:
+def by_hand(
+    folder: Path, texts: list[str], *, pooling: str = "mean", max_length: int = 64, side: str = "right"
+) -> np.ndarray:
     """Vectors by transformers alone, one text at a time."""
     import torch
     from transformers import AutoModel, AutoTokenizer
@@ -54,7 +56,9 @@ def test_a_plain_checkpoint_is_mean_pooled_and_compared_by_cosine_unless_told(be
 
 
 def test_batches_do_not_change_vectors_or_their_order(tiny: Path) -> None:
-    texts = [" ".join(f"w{(7 * row + place) % 60}" for place in range(1 + row % 20)) for row in range(50)] + TEXTS + TEXTS
+    texts = (
+        [" ".join(f"w{(7 * row + place) % 60}" for place in range(1 + row % 20)) for row in range(50)] + TEXTS + TEXTS
+    )
     encoder = cs.BiEncoder(tiny, bf16=False)
     whole = encoder.encode_docs(texts)
     single = np.concatenate([encoder.encode_docs([text]) for text in texts])
@@ -195,7 +199,7 @@ def test_half_of_dpr_is_refused(dpr) -> None:
 
 
 def test_towers_of_different_dimensions_are_refused(dpr) -> None:
-    with pytest.raises(ValueError, match="32 dimensions.*16"):
+    with pytest.raises(ValueError, match=r"32 dimensions.*16"):
         cs.BiEncoder(query_model=dpr(0)[0], passage_model=dpr(16)[1])
 
 
@@ -249,8 +253,8 @@ def test_equal_content_is_one_encoder(tiny: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"max_query_length": 8}, {"max_passage_length": 8}, {"query_prompt": "query : "}, {"passage_prompt": "title : "},
-        {"similarity": "dot"}, {"title_field": None},
+        {"max_query_length": 8}, {"max_passage_length": 8}, {"query_prompt": "query : "},
+        {"passage_prompt": "title : "}, {"similarity": "dot"}, {"title_field": None},
     ],
 )  # fmt: skip
 def test_what_changes_vectors_makes_another_encoder(tiny: Path, options: dict) -> None:
@@ -304,11 +308,15 @@ def test_repr(tiny: Path) -> None:
 def test_stages(tiny: Path) -> None:
     encoder = cs.BiEncoder(tiny, bf16=False)
     assert isinstance(encoder, pyterrier_dr.BiEncoder)
-    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["dune", "paris"], "qhistory": [[], [{"role": "user", "content": "x"}]]})
+    topics = pd.DataFrame(
+        {"qid": ["1", "2"], "query": ["dune", "paris"], "qhistory": [[], [{"role": "user", "content": "x"}]]}
+    )
     encoded = encoder.query_encoder()(topics)
     assert encoded["query_vec"][0].dtype == np.float32
     assert encoded["qhistory"].tolist() == topics["qhistory"].tolist()
-    rows = topics.merge(pd.DataFrame({"qid": ["1", "1", "2"], "docno": ["a", "b", "c"], "text": ["paris", "dune", "paris"]}))
+    rows = topics.merge(
+        pd.DataFrame({"qid": ["1", "1", "2"], "docno": ["a", "b", "c"], "text": ["paris", "dune", "paris"]})
+    )
     scored = encoder.text_scorer()(rows)
     assert scored["docno"].tolist() == ["b", "a", "c"]
     assert scored["rank"].tolist() == [0, 1, 0]
@@ -365,6 +373,10 @@ def test_wrong_arguments(tiny: Path) -> None:
         cs.BiEncoder(tiny, pooling="cls")
     with pytest.raises(OSError, match="no folder"):
         cs.BiEncoder(tiny / "nowhere")
+    with pytest.raises(OSError, match="no encoder can be loaded"):
+        cs.BiEncoder(tiny.parent)  # a folder without a model
+    with pytest.raises(OSError, match="'' is no model"):
+        cs.BiEncoder("")
 
 
 def test_local_models_ask_no_network(tiny: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +394,22 @@ def test_local_models_ask_no_network(tiny: Path, minilm: str, monkeypatch: pytes
     cs.BiEncoder(tiny)
     bundled = cs.BiEncoder("sentence-transformers/all-MiniLM-L6-v2")
     assert bundled == cs.BiEncoder(minilm)
+
+
+def test_a_model_without_a_transformer() -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({"dune": 0, "paris": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
+    encoder = cs.BiEncoder(model)
+    texts = ["dune paris", "paris"]
+    np.testing.assert_allclose(encoder.encode_docs(texts), unit(model.encode_document(texts)), atol=1e-5)
+    assert encoder == cs.BiEncoder(model)
 
 
 def test_the_bundled_model_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,9 @@ def index_of(folder: Path, vectors: np.ndarray, **options: Any) -> cs.DenseIndex
 
 
 def queries_of(vectors: np.ndarray) -> pd.DataFrame:
-    return pd.DataFrame({"qid": [str(row) for row in range(len(vectors))], "query_vec": list(vectors.astype(np.float32))})
+    return pd.DataFrame(
+        {"qid": [str(row) for row in range(len(vectors))], "query_vec": list(vectors.astype(np.float32))}
+    )
 
 
 def brute_force(queries: np.ndarray, vectors: np.ndarray, k: int) -> list[list[int]]:
@@ -73,7 +75,9 @@ def test_a_thousand_equal_passages(tmp_path: Path) -> None:
 # USER_REPORTS 5.1
 
 
-@pytest.mark.parametrize("options", [{}, {"exact": False, "faiss": "HNSW8"}, {"exact": False, "faiss": "IVF2,Flat", "nprobe": 2}])
+@pytest.mark.parametrize(
+    "options", [{}, {"exact": False, "faiss": "HNSW8"}, {"exact": False, "faiss": "IVF2,Flat", "nprobe": 2}]
+)
 def test_more_neighbours_than_passages(tmp_path: Path, options: dict) -> None:
     index = index_of(tmp_path, np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
     found = index.retriever(num_results=5, **options)(queries_of(np.array([[1.0, 0.0], [0.0, 1.0]])))
@@ -83,10 +87,14 @@ def test_more_neighbours_than_passages(tmp_path: Path, options: dict) -> None:
 
 
 def test_what_faiss_does_not_find_is_no_result(tmp_path: Path) -> None:
-    clusters = np.concatenate([np.eye(2, dtype=np.float32)[row : row + 1] * (1 + 0.01 * column) for row in range(2) for column in range(3)])
+    clusters = np.concatenate(
+        [np.eye(2, dtype=np.float32)[row : row + 1] * (1 + 0.01 * column) for row in range(2) for column in range(3)]
+    )
     found = index_of(tmp_path, clusters).retriever(num_results=6, exact=False, faiss="IVF2,Flat")(queries_of(np.eye(2)))
     assert found.groupby("qid")["docno"].agg(set).to_dict() == {"0": {"d0", "d1", "d2"}, "1": {"d3", "d4", "d5"}}
-    one = index_of(tmp_path / "one", clusters).retriever(num_results=1, exact=False, faiss="IVF2,Flat")(queries_of(np.eye(2)))
+    one = index_of(tmp_path / "one", clusters).retriever(num_results=1, exact=False, faiss="IVF2,Flat")(
+        queries_of(np.eye(2))
+    )
     assert one["docno"].tolist() == ["d2", "d5"]
 
 
@@ -96,7 +104,12 @@ def test_faiss_kinds_are_kept_and_find_most(tmp_path: Path) -> None:
     asked = queries_of(random.normal(size=(20, 16)))
     index = index_of(tmp_path, vectors)
     exact = index.retriever(num_results=10)(asked)
-    for kind, options in (("HNSW16", {"ef_search": 200}), ("IVF16,Flat", {"nprobe": 16}), ("IVF4,PQ8x4", {"nprobe": 4}), ("SQ8", {})):
+    for kind, options in (
+        ("HNSW16", {"ef_search": 200}),
+        ("IVF16,Flat", {"nprobe": 16}),
+        ("IVF4,PQ8x4", {"nprobe": 4}),
+        ("SQ8", {}),
+    ):
         found = index.retriever(num_results=10, exact=False, faiss=kind, **options)(asked)
         both = exact.merge(found, on=["qid", "docno"])
         assert len(both) / len(exact) > (0.3 if "PQ" in kind else 0.9), kind
@@ -122,11 +135,11 @@ def test_wrong_options(tmp_path: Path) -> None:
         index.retriever(nprobe=3)
     with pytest.raises(ValueError, match="faiss='Nonsense'"):
         index.retriever(exact=False, faiss="Nonsense")(queries_of(np.eye(3)))
-    with pytest.raises(ValueError, match="faiss='IVF64,Flat'.*3 passages"):
+    with pytest.raises(ValueError, match=r"faiss='IVF64,Flat'.*3 passages"):
         index.retriever(exact=False, faiss="IVF64,Flat")(queries_of(np.eye(3)))
     with pytest.raises(ValueError, match="nprobe=3"):
         index.retriever(exact=False, faiss="Flat", nprobe=3)(queries_of(np.eye(3)))
-    with pytest.raises(ValueError, match="2 dimensions.*3"):
+    with pytest.raises(ValueError, match=r"2 dimensions.*3"):
         index.retriever()(queries_of(np.eye(2)))
 
 
@@ -185,7 +198,9 @@ def test_empty_frames_have_the_columns_and_types(index: cs.DenseIndex) -> None:
 
 def test_topic_columns_survive(index: cs.DenseIndex) -> None:
     history = [{"role": "user", "content": "who ?"}, {"role": "assistant", "content": "a dog"}]
-    topics = pd.DataFrame({"qid": [3, 4], "query": ["dune", "a cat"], "qhistory": [[], history], "qtype": ["first", "switch"]})
+    topics = pd.DataFrame(
+        {"qid": [3, 4], "query": ["dune", "a cat"], "qhistory": [[], history], "qtype": ["first", "switch"]}
+    )
     found = index.retriever(num_results=2)(topics)
     assert found.columns.tolist() == ["qid", "query", "qhistory", "qtype", "docno", "score", "rank"]
     assert found["qid"].tolist() == ["3", "3", "4", "4"]
@@ -239,7 +254,13 @@ def test_scorer_keeps_the_best(index: cs.DenseIndex) -> None:
 def test_inspection_and_schematic(index: cs.DenseIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pt.documentation, "_cached_objects_inv", {}, raising=False)
     pipeline = index.retriever() >> index.vec_loader()
-    assert pt.inspect.transformer_outputs(index.retriever(), ["qid", "query"]) == ["qid", "query", "docno", "score", "rank"]
+    assert pt.inspect.transformer_outputs(index.retriever(), ["qid", "query"]) == [
+        "qid",
+        "query",
+        "docno",
+        "score",
+        "rank",
+    ]
     assert "Dense retriever" in pt.schematic.draw(pipeline)
 
 

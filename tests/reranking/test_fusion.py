@@ -13,7 +13,9 @@ import pt_convsearch as cs
 from pt_convsearch.reranking import interpolate
 
 HISTORY = [{"role": "user", "content": "x"}]
-TOPICS = pd.DataFrame({"qid": ["1", "2"], "query": ["asked one", "asked two"], "qhistory": [[], HISTORY], "turn_number": [1, 2]})
+TOPICS = pd.DataFrame(
+    {"qid": ["1", "2"], "query": ["asked one", "asked two"], "qhistory": [[], HISTORY], "turn_number": [1, 2]}
+)
 
 
 class Branch(pt.Transformer):
@@ -25,8 +27,7 @@ class Branch(pt.Transformer):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         found = pd.DataFrame(self.rows, columns=["qid", "docno", "score", *self.columns])
         found["rank"] = found.groupby("qid").cumcount()
-        out = inp.assign(query=self.name, query_0=inp["query"]).merge(found, on="qid")
-        return out
+        return inp.assign(query=self.name, query_0=inp["query"]).merge(found, on="qid")
 
     def subtransformers(self) -> dict[str, pt.Transformer]:
         return {}  # an empty tuple as an attribute would be taken for a pipeline
