@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -24,14 +25,14 @@ from typing import Any
 import pandas as pd
 
 import pt_convsearch as cs
-from pt_convsearch.datasets import read_qrels, read_run
+from pt_convsearch.datasets import iter_lines, read_qrels, read_run
 from pt_convsearch.datasets.dl_hard import ANNOTATIONS, TASKS, DLHard
 from pt_convsearch.evaluation.report import write_results
 from pt_convsearch.measures import correct, evaluate, judgments, paired_test
 
 OFFICIAL = ("nDCG@10", "RR(rel=2)")
 DEPTH = 1000
-SUFFIXES = (".run", ".trec", ".res", ".txt", "")
+SUFFIXES = (".run", ".trec", ".res")
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 NOT_RUNS = (".eval", ".json", ".md", ".csv", ".tsv", ".qrels", ".py")
 
@@ -79,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", required=True, choices=TASKS)
-    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files, plain or compressed")
+    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files of TREC runs, plain or compressed")
     parser.add_argument("--out", required=True, type=Path, help="folder for results.csv and results.json")
     parser.add_argument("--data", type=Path, help="folder with DL-HARD's files; default: near the runs, else the cache")
     parser.add_argument(
@@ -116,30 +117,46 @@ def open_data(args: argparse.Namespace) -> DLHard:
 
 
 def find_runs(places: list[Path], task: str) -> Iterator[tuple[str, Path]]:
-    """(system, file) of each run; a folder that has one named after the task stands for that one."""
+    """(system, file) of each run; a folder named after the other task is left alone."""
+    other = set(TASKS) - {task}
     found: dict[str, Path] = {}
     for place in places:
         if not place.exists():
             raise SystemExit(f"--runs {place}: there is no such file or folder")
         folder = place / task if (place / task).is_dir() else place
-        files = [place] if place.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
-        for path in files:
-            name = path.name
-            for ending in COMPRESSED:
-                name = name.removesuffix(ending)
-            hidden = name.startswith(".") or any(ending in path.suffixes for ending in NOT_RUNS)
-            suffix = next(ending for ending in SUFFIXES if name.endswith(ending))
-            if place.is_dir() and (hidden or not suffix):
+        for path in [place] if place.is_file() else sorted(folder.rglob("*")):
+            within = path.relative_to(folder).parts[:-1] if folder in path.parents else ()
+            if not path.is_file() or other & set(within) or (path != place and not is_run(path)):
                 continue
-            name = name.removesuffix(suffix) if suffix else name
+            name = bare(path.name)
             if name in found:
                 raise SystemExit(f"two runs are called {name!r}: {found[name]} and {path}")
             found[name] = path
     if not found:
         raise SystemExit(
-            f"--runs {', '.join(map(str, places))}: no run in it (names end in .run, .trec, .res, .txt; .gz too)"
+            f"--runs {', '.join(map(str, places))}: no run in it (TREC's six columns, plain or compressed)"
         )
     yield from found.items()
+
+
+def bare(name: str) -> str:
+    """The system's name: NIST calls the files of its participants input.NAME.gz."""
+    for ending in COMPRESSED + SUFFIXES:
+        name = name.removesuffix(ending)
+    return name.removeprefix("input.")
+
+
+def is_run(path: Path) -> bool:
+    """By its name, or by the six columns of its first line."""
+    if path.name.startswith(".") or any(ending in path.suffixes for ending in NOT_RUNS):
+        return False
+    if any(ending in path.suffixes for ending in SUFFIXES):
+        return True
+    try:
+        cells = next((line.split() for _, line in iter_lines(path) if line.strip()), [])
+        return len(cells) == 6 and cells[3].isdigit() and math.isfinite(float(cells[4]))
+    except ValueError:
+        return False
 
 
 def scores(run: pd.DataFrame, judged: Any, qids: pd.Series | None, *, ties: str) -> pd.DataFrame:

@@ -118,11 +118,12 @@ def test_plain_and_compressed_runs_score_alike_under_any_name(script, scored, re
         text = handle.read()
     (runs / "plain.run").write_text(text, encoding="utf-8")
     (runs / "dos.trec").write_bytes(text.replace("\n", "\r\n").encode())
-    # ranks from 1, "0" in the second column, no tag, tabs
+    # as NIST names files; ranks from 1, "0" in the second column, tabs
     rows = [line.split() for line in text.splitlines()]
-    (runs / "other.txt").write_text(
+    (runs / "input.other").write_text(
         "".join(
-            "\t".join([qid, "0", docno, str(int(rank) + 1), score]) + "\n" for qid, _, docno, rank, score, _ in rows
+            "\t".join([qid, "0", docno, str(int(rank) + 1), score, "x"]) + "\n"
+            for qid, _, docno, rank, score, _ in rows
         ),
         encoding="utf-8",
     )
@@ -179,6 +180,39 @@ def test_a_run_of_the_other_task_and_a_short_one_are_remarked(script, realdata, 
     # 49 zeros and one question: its own value over fifty
     whole = script.scores(run, script.cs.dataset("dl-hard/passage", path=folder).get_qrels(), ["915593"], ties="rank")
     assert ours["short"] == pytest.approx(float(whole["nDCG@10"].iloc[0]) / 50)
+
+
+def test_a_clone_of_the_repository_as_runs(script, realdata, tmp_path):
+    """Runs of both tasks have equal names; texts that are no runs lie among them."""
+    out = tmp_path / "out"
+    script.main(["--task", "passage", "--runs", str(realdata / "dl-hard"), "--out", str(out)])
+    assert pd.read_csv(out / "results.csv")["system"].nunique() == 6
+
+
+def test_map_and_recall_beside_the_table_at_depth_1000(script, realdata, tmp_path):
+    """Below rank 100 nobody judged anything: MAP and recall are those of depth 100, under names of depth 1,000."""
+    data = script.cs.dataset("dl-hard/passage", path=realdata / "dl-hard")
+    run = data.get_results("bm25")
+    (tmp_path / "bm25.run").write_text(
+        "".join(
+            [f"{q} Q0 {d} {r} {1000 - r} x\n" for q, d, r in zip(run.qid, run.docno, run["rank"], strict=True)]
+            + [f"{q} Q0 none{r} {r} {1000 - r} x\n" for q in run.qid.unique() for r in range(100, 1200)]
+        ),
+        encoding="utf-8",
+    )
+    out = tmp_path / "out"
+    script.main(["--task", "passage", "--runs", str(tmp_path), "--data", str(data.path), "--out", str(out)])
+    details = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert [row["measure"] for row in details["published"]] == [
+        "nDCG@10",
+        "RR(rel=2)",
+        "AP(rel=2)@1000",
+        "R(rel=2)@1000",
+    ]
+    means = pd.read_csv(out / "results.csv").query("group == 'All'").set_index("measure")["value"]
+    shallow = script.scores(run, data.get_qrels(), data.get_topics()["qid"], ties="rank").mean()
+    assert means["AP(rel=2)@1000"] == pytest.approx(shallow["AP(rel=2)@100"])
+    assert means["R(rel=2)@1000"] == pytest.approx(means["R(rel=2)@100"]) == pytest.approx(shallow["R(rel=2)@100"])
 
 
 def test_no_run_at_all(script, realdata, tmp_path):
