@@ -3,7 +3,7 @@
     python experiments/irc.py --data irc-dialogues --out out/irc
 
 Penha & Hauff's task: given the dialogue so far, find the next message among all responses. The collection is the responses of
-the split that is searched; every response of equal text is relevant ("equal-text"), so R@k is a fraction of copies and Success@k
+the training split and of the one that is searched, as in the paper; every response of equal text is relevant ("equal-text"), so R@k is a fraction of copies and Success@k
 is the paper's recall.
 """
 
@@ -29,24 +29,26 @@ FORMS = {
 def main(argv: list[str] | None = None) -> None:
     parser = arguments(__doc__, data="the folder irc-dialogues", quick="the dense rows")
     parser.add_argument("--split", default="dev", choices=["train", "dev"])
+    parser.add_argument("--collection", default="train+split", choices=["split", "train+split"])
     options = parser.parse_args(argv)
-    task = cs.dataset(f"irc/{options.split}", path=options.data).responses(duplicates="equal-text")
-    say(f"{len(task.topics):,} contexts, {len(task.corpus):,} responses")
+    data = cs.dataset(f"irc/{options.split}", path=options.data, duplicates="equal-text", collection=options.collection)
+    topics, qrels = data.get_topics(), data.get_qrels()
+    say(f"{len(topics):,} contexts")
     with temporary() as folder:
         study = shortcut_study(
-            engines(lambda: task.corpus, Path(folder), dense=not (options.no_dense or options.quick)),
-            task.topics,
-            task.qrels,
+            engines(data.get_corpus_iter, Path(folder), dense=not (options.no_dense or options.quick)),
+            topics,
+            qrels,
             [RR, R @ 1, R @ 10, Success @ 1, Success @ 10],
             forms=FORMS,
             by={
-                "one utterance": task.topics.qhistory.map(len) == 0,
-                "longer": task.topics.qhistory.map(len) > 0,
+                "one utterance": topics.qhistory.map(len) == 0,
+                "longer": topics.qhistory.map(len) > 0,
             },
             seed=options.seed,
             on_step=say,
         )
-    finish(study, options.out, {"data": f"irc/{options.split}", "duplicates": "equal-text", "k1": 0.9, "b": 0.4})
+    finish(study, options.out, {"data": f"irc/{options.split}", "collection": options.collection, "duplicates": "equal-text", "k1": 0.9, "b": 0.4})
 
 
 if __name__ == "__main__":
