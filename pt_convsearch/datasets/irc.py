@@ -48,6 +48,9 @@ class IRC(ResponseDataset):
             most four a dialogue); "all": every turn by somebody other than the opener.
         join_turns: make messages of one speaker in a row one message, as in the TSV files of these dialogues.
         **options: as for :class:`~pt_convsearch.datasets.dialogues.ResponseDataset`.
+
+    Contexts with a hundred candidates each, where they lie beside the dialogues, have NOESIS-II's form:
+    ``cs.dataset("udc-dstc8/dev", files={"dev": "dstc8-style.task-1.dev.json.gz"})``.
     """
 
     source = SOURCE
