@@ -82,7 +82,7 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
         ValueError: several different files of that name lie below ``path``.
     """
     folder = path if path is not None else home() / source.key
-    names = _spellings(file.name)
+    names = [spelling for name in (file.name, *file.aliases) for spelling in _spellings(name)]
     for name in dict.fromkeys([*names, *(Path(name).name for name in names)]):
         if (folder / name).exists():
             return folder / name
@@ -92,7 +92,7 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
     found = [place for place in _below(path) if place.name in wanted]
     if len(found) > 1:
         # a clone of the repository: the distributor's own folders tell them apart
-        exact = [place for place in found if place.as_posix().endswith("/" + file.name)]
+        exact = [place for place in found if place.as_posix().endswith(tuple(f"/{name}" for name in names))]
         found = exact or found
         if len({_digest(place) for place in found}) > 1:
             shown = ", ".join(map(str, found[:3]))

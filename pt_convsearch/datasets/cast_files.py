@@ -172,6 +172,7 @@ SOURCES = {
                 "https://trec.nist.gov/data/cast/2022-qrels.txt",
                 size=1435510,
                 checked="size as ir_datasets states it; no copy was read",
+                aliases=("2022/cast2022.qrel",),
             ),
         ),
         turns=205,

@@ -33,7 +33,13 @@ SOURCE = Source(
     counts={"passages": 11377951},
     files=(
         *(
-            File(split, f"preprocessed/{split}.txt", f"{_URL}/preprocessed/{split}.txt", optional=split == "train")
+            File(
+                split,
+                f"preprocessed/{split}.txt",
+                f"{_URL}/preprocessed/{split}.txt",
+                optional=split == "train",
+                aliases=(f"{split}.json",),
+            )
             for split in SPLITS
         ),
         File("qrels", "qrels.txt.gz", f"{_URL}/qrels.txt.gz"),

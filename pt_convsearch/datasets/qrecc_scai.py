@@ -57,7 +57,7 @@ def write_scai_run(topics: pd.DataFrame, results: pd.DataFrame, path: PathLike, 
     """Write results as a run of the shared task.
 
     Args:
-        topics: qid, conversation_id, turn_number (all turns are written), and where there is one qrewrite (Model_rewrite).
+        topics: qid, conversation_id, turn_number (all turns are written), and where there is one, qrewrite.
         results: qid, docno, score, rank.
         path: the file.
         depth: how many passages a turn are written.

@@ -20,6 +20,7 @@ class File:
         how: what to do by hand where there is no ``url``.
         checked: what the reader was tested against.
         optional: a reader does without it.
+        aliases: other names that the same file goes by elsewhere.
     """
 
     key: str
@@ -31,6 +32,7 @@ class File:
     how: str = ""
     checked: str = "not verified against a copy of the file"
     optional: bool = False
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SOURCE = Source(
                 f"topiocqa_{split}.json",
                 f"{_URL}/7709644/files/topiocqa_{split}.json",
                 optional=split == "train",
+                aliases=(f"topiocqa_{'train' if split == 'train' else 'valid'}.jsonl",),
             )
             for split in SPLITS
         ),
@@ -43,6 +44,7 @@ SOURCE = Source(
                 f"gold_passages_info/all_history/{split}.json",
                 f"{_URL}/6151011/files/data/gold_passages_info/all_history/{split}.json",
                 optional=split == "train",
+                aliases=(f"topiocqa_all_history_{split}.json",),
             )
             for split in SPLITS
         ),

@@ -303,3 +303,16 @@ def test_cast21_mini(realdata):
     grades = topics["qcanonical_grade"].value_counts().to_dict()
     assert {grade: grades[grade] for grade in "43210"} == {"4": 26, "3": 27, "2": 41, "1": 15, "0": 33}
     assert isinstance(topics["qcanonical"].dropna(), pd.Series)
+
+
+def test_2022_judgments_under_the_name_of_the_repository(tmp_path):
+    """Passages are judged, and turns are named by topic, branch and number."""
+    (tmp_path / "2022").mkdir()
+    dump(
+        tmp_path / "2022" / "cast2022.qrel",
+        "132_1-1 0 KILT_1168284-2 0\n132_1-1 0 MARCO_07_1289912856-1 1\n132_1-3 0 KILT_2119174-1 3\n",
+    )
+    data = cs.dataset("cast/2022", path=tmp_path, verify=False)
+    assert data.get_qrels("passages").values.tolist()[1] == ["132_1-1", "MARCO_07_1289912856-1", 1]
+    with pytest.raises(ValueError, match=r"cast2022\.qrel .* is not the file that was published \(1435510 bytes"):
+        cs.dataset("cast/2022", path=tmp_path).get_qrels()
