@@ -1,6 +1,7 @@
 """Lexical search: BM25 for queries of any length, other engines behind the same door, RM3."""
 
 from .analysis import Analyzer
+from .anserini import AnseriniRetriever
 from .front_door import bm25
 from .index import BM25Index
 from .pisa import PisaRetriever, build_pisa_index
@@ -13,6 +14,7 @@ from .text_loader import TextLoader
 __all__ = [
     "RM3",
     "Analyzer",
+    "AnseriniRetriever",
     "BM25Index",
     "BM25Retriever",
     "PisaRetriever",

@@ -16,7 +16,7 @@ import pyterrier as pt
 
 from .. import __version__, _files
 from .analysis import Analyzer, Tokenizer
-from .reading import FORMAT, FORMAT_VERSION, Reading, read_meta
+from .reading import FORMAT, FORMAT_VERSION, Reading, is_index, read_meta
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -137,7 +137,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
                 raise FileExistsError(
                     f"{self.path} exists: open it by BM25Index(path), or give overwrite=True to replace it"
                 )
-            if not self.built():
+            if not is_index(self.path):
                 raise FileExistsError(
                     f"{self.path} holds something that is no BM25 index: it is not overwritten, remove it"
                 )

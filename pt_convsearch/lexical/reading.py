@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import logging
@@ -149,14 +150,12 @@ class Reading:
 
     # -- scores
 
-    def norms(self, k1: float, b: float) -> np.ndarray:
-        """k1 * (1 - b + b * length / average length), per document, float64."""
-        average = self.average_length or 1.0
-        return k1 * (1 - b + b * np.asarray(self.lengths, dtype=np.float64) / average)
+    def norms(self, lengths: np.ndarray, k1: float, b: float) -> np.ndarray:
+        """k1 * (1 - b + b * length / average length), float64."""
+        return k1 * (1 - b + b * np.asarray(lengths, dtype=np.float64) / (self.average_length or 1.0))
 
-    def idfs(self, idf: str) -> np.ndarray:
-        """The idf of every term, float64."""
-        df = np.diff(self.offsets).astype(np.float64)
+    def idfs(self, df: np.ndarray, idf: str) -> np.ndarray:
+        """The idf of terms in so many documents, float64."""
         ratio = (self.num_docs - df + 0.5) / (df + 0.5)
         return np.log1p(ratio) if idf == "lucene" else np.maximum(np.log(ratio), 1e-6)
 
@@ -185,7 +184,8 @@ class Reading:
             except ValueError as error:
                 logger.warning("%s is damaged (%s): computed anew", path, error)
         scores = np.empty(len(self.docs), dtype=np.float32)
-        kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, self.norms(k1, b), self.idfs(idf), scores)
+        norms, idfs = self.norms(self.lengths, k1, b), self.idfs(np.diff(self.offsets), idf)
+        kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, norms, idfs, scores)
         if not current:
             return scores
         try:
@@ -196,20 +196,24 @@ class Reading:
             return scores
         return load_array(folder, name)
 
+    @functools.cached_property
+    def _forward(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        offsets, terms, tfs = (load_array(self.path, f"forward.{name}") for name in ("offsets", "terms", "tfs"))
+        return offsets, terms, tfs
+
     def vectors(self, ids: np.ndarray, k1: float, b: float, idf: str) -> scipy.sparse.csr_matrix:
         import scipy.sparse
 
         starts, terms, tfs = self.forward(ids)
-        rows = np.repeat(np.arange(len(ids)), np.diff(starts))
-        tf = tfs.astype(np.float64)
-        data = self.idfs(idf)[terms] * tf / (tf + self.norms(k1, b)[ids][rows])
+        terms, tf = terms.astype(np.int64), tfs.astype(np.float64)
+        norms = np.repeat(self.norms(self.lengths[ids], k1, b), np.diff(starts))
+        data = self.idfs(self.df(terms), idf) * tf / (tf + norms)
         shape = (len(ids), len(self.offsets) - 1)
-        return scipy.sparse.csr_matrix((data.astype(np.float32), terms.astype(np.int64), starts), shape=shape)
+        return scipy.sparse.csr_matrix((data.astype(np.float32), terms, starts), shape=shape)
 
     def forward(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The terms of documents: where each one's begin (and the last one's end), the terms, their frequencies."""
-        offsets = load_array(self.path, "forward.offsets")
-        terms, tfs = load_array(self.path, "forward.terms"), load_array(self.path, "forward.tfs")
+        offsets, terms, tfs = self._forward
         firsts, lasts = offsets[ids], offsets[np.asarray(ids) + 1]
         starts = np.concatenate([[0], np.cumsum(lasts - firsts)])
         at = np.repeat(firsts - starts[:-1], lasts - firsts) + np.arange(starts[-1])
@@ -257,6 +261,15 @@ class _Chunks(dict[str, Any]):
     def terms_of(self, tokens: Iterable[str]) -> Any:
         ids = [number for number in map(self._term_ids.__getitem__, tokens) if number != UNKNOWN]
         return (ids[0] if ids else UNKNOWN) if len(ids) < 2 else tuple(ids)
+
+
+def is_index(path: Path) -> bool:
+    """Does the folder hold an index of ours, of whatever version?"""
+    try:
+        meta = json.loads((path / "pt_meta.json").read_text(encoding="utf-8"))
+        return (meta.get("type"), meta.get("format")) == FORMAT
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def read_meta(path: Path) -> dict[str, Any]:

@@ -129,18 +129,12 @@ class BM25Retriever(Stage):
             filled = np.arange(k) < counts[:, None]
             return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))
 
-        parts = [queries[i : i + QUERIES_PER_TASK] for i in range(0, len(queries), QUERIES_PER_TASK)]
-        done = list(self._progress(self._map(task, parts), len(parts)))
+        threads = min(self.threads or _processors(), len(queries))
+        size = min(QUERIES_PER_TASK, -(-len(queries) // threads))
+        parts = [queries[i : i + size] for i in range(0, len(queries), size)]
+        done = list(self._progress(_map(task, parts, threads), len(parts)))
         counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
         return counts, docs, scores
-
-    def _map(self, task: Any, parts: list[Any]) -> Iterable[Any]:
-        threads = min(self.threads or len(os.sched_getaffinity(0)), len(parts))
-        if threads <= 1:
-            yield from map(task, parts)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(task, parts)
 
     def _progress(self, results: Iterable[Any], total: int) -> Iterable[Any]:
         if not self.verbose:
@@ -157,3 +151,16 @@ def _shifts(terms: Terms) -> np.ndarray:
     if filled.any():
         largest[filled] = np.maximum.reduceat(terms.weights, terms.offsets[:-1][filled])
     return -np.frexp(largest)[1]
+
+
+def _processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _map(task: Any, parts: list[Any], threads: int) -> Iterable[Any]:
+    if threads <= 1:
+        yield from map(task, parts)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(task, parts)

@@ -249,6 +249,21 @@ def test_an_index_that_exists_is_opened_and_not_overwritten(tmp_path):
     with pytest.raises(FileExistsError, match="not overwritten"):
         cs.BM25Index(tmp_path / "mine", overwrite=True).index(DOCS)
     assert (tmp_path / "mine" / "thesis.tex").exists()
+    (tmp_path / "mine" / "pt_meta.json").write_text('{"type": "dense_index", "format": "flex"}', encoding="utf-8")
+    with pytest.raises(FileExistsError, match="not overwritten"):
+        cs.BM25Index(tmp_path / "mine", overwrite=True).index(DOCS)
+    assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def test_an_index_replaced_while_open_keeps_its_scores_apart(tmp_path):
+    old = cs.BM25Index(tmp_path / "i").index([{"docno": "a", "text": "dune"}, {"docno": "b", "text": "dune sand"}])
+    assert len(old) == 2  # opened
+    new = cs.BM25Index(tmp_path / "i", overwrite=True).index(
+        [{"docno": "x", "text": "dune"}, {"docno": "y", "text": "sand dune"}]
+    )
+    assert old.bm25(k1=1.1).search("dune")["docno"].tolist() == ["a", "b"]
+    assert not (new.path / "scores").exists()
+    assert new.bm25(k1=1.1).search("dune")["docno"].tolist() == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -425,3 +440,17 @@ def test_names_of_options(tmp_path):
     index = cs.BM25Index(tmp_path / "i", verbose=True).index(random.sample(DOCS, 3))
     assert repr(index) == f"BM25Index({str(tmp_path / 'i')!r})"
     assert index.index_inputs() == [["docno", "title", "text"], ["docno", "text"]]
+
+
+def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
+    from pt_convsearch.lexical import kernels
+
+    real = kernels.numba.njit
+
+    def njit(*args, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return real(*args, **options)
+
+    monkeypatch.setattr(kernels.numba, "njit", njit)
+    assert kernels.compiled(lambda x: x + 1)(2) == 3
