@@ -1,8 +1,8 @@
 """Encoding: ours beside sentence-transformers' default, in turns, with the cosine between both.
 
 Texts are random words, as long as passages (about 57 tokens) and as conversations (about 600, cut to the model's
-maximum). Times are medians of interleaved runs, printed as ratios. --cpu-time counts the processor's time instead of the
-clock's, for a machine that others use too.
+maximum). Times are medians of interleaved runs, printed as ratios. --cpu-time counts the processor's time,
+for a machine that others use too.
 
     python experiments/bench/encoding.py --passages 600 --conversations 60 --threads 1
 """

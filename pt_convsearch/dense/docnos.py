@@ -18,7 +18,7 @@ _BLOCK = 65_536
 
 
 class _FixedBytes(FwdFixedBytes):
-    """npids's codec for any docnos, mended: it cannot read a single docno, nor a prefix that ends inside a character."""
+    """npids's codec for any docnos, mended: it cannot read a single docno, nor a prefix that ends in mid-character."""
 
     prefix: bytes | None
     length: int | None
