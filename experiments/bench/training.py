@@ -1,10 +1,12 @@
-"""Pairs a second of cs.train beside sentence-transformers' own trainer with MultipleNegativesRankingLoss, and memory at a large batch.
+"""Pairs a second of cs.train beside sentence-transformers' own trainer with MultipleNegativesRankingLoss, and memory
+at a large batch.
 
     python experiments/bench/training.py --repeats 3 --steps 8 --out training.csv
 
-Both train the same model on the same pairs of the testbed, with the same batch size, lengths and precision, in turns: ours, theirs, ours …;
-the median of the ratios is what counts. What ours does beyond theirs: it draws negatives anew, cuts queries on the left,
-and masks false negatives. The memory is the peak of a process of its own that trains two steps at ``--large-batch`` with cached gradients.
+Both train the same model on the same pairs of the testbed, with the same batch size, lengths and precision, in turns:
+ours, theirs, ours …; the median of the ratios is what counts. What ours does beyond theirs: it draws negatives anew,
+cuts queries on the left, and masks false negatives. The memory is the peak of a process of its own that trains two
+steps at ``--large-batch`` with cached gradients.
 """
 
 from __future__ import annotations
@@ -62,7 +64,13 @@ def mined(folder: Path, negatives: int) -> TrainingPairs:
     corpus = list(data.get_corpus_iter())
     miner = cs.RandomNegatives(corpus, num_results=50)
     return cs.training_pairs(
-        data.get_topics(), data.get_qrels(), corpus, form=cs.X, negatives=miner, num_negatives=negatives, out=folder / "pairs"
+        data.get_topics(),
+        data.get_qrels(),
+        corpus,
+        form=cs.X,
+        negatives=miner,
+        num_negatives=negatives,
+        out=folder / "pairs",
     )
 
 
@@ -151,7 +159,11 @@ def large_batch(options: argparse.Namespace) -> dict[str, Any]:
             pairs, init=model, out=Path(folder) / "model", max_steps=2, batch_size=options.large_batch, mini_batch_size=16,
             max_query_length=options.max_length, max_passage_length=options.max_length, precision=options.precision,
         )  # fmt: skip
-    return {"what": f"peak memory at batch {options.large_batch}, mini-batches of 16", "MiB": peak(), "MiB before training": before}
+    return {
+        "what": f"peak memory at batch {options.large_batch}, mini-batches of 16",
+        "MiB": peak(),
+        "MiB before training": before,
+    }
 
 
 def peak() -> int:

@@ -1,4 +1,5 @@
-"""From what a retriever brings to training pairs: miners are pipelines, filters denoise them, a set on disk keeps the pool."""
+"""From what a retriever brings to training pairs: miners are pipelines, filters denoise them, a set on disk keeps the
+pool."""
 
 from pt_convsearch.negatives.cross_encoder_denoise import CrossEncoderDenoise
 from pt_convsearch.negatives.drop_answer_containing import DropAnswerContaining

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,11 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
     elif isinstance(value, pd.Series | pd.Index):
         yield from _pieces(value.tolist(), above)
     elif isinstance(value, np.ndarray):
-        yield from _pieces(value.tolist(), above) if value.dtype == object else (f"{value.dtype}{value.shape}", value.tobytes().hex())
+        yield from (
+            _pieces(value.tolist(), above)
+            if value.dtype == object
+            else (f"{value.dtype}{value.shape}", value.tobytes().hex())
+        )
     elif isinstance(value, dict):
         yield "{"
         for key, item in value.items():
@@ -59,9 +64,8 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
         yield from _pieces(value.identity(), above)
     elif isinstance(value, pt.Artifact):
         yield _named(value)
-        meta = value.path / "pt_meta.json" if not isinstance(value.path, type(pt.Artifact.NO_PATH)) else None
-        if meta is not None and meta.is_file():
-            yield meta.read_text(encoding="utf-8")
+        if isinstance(value.path, Path) and (value.path / "pt_meta.json").is_file():
+            yield (value.path / "pt_meta.json").read_text(encoding="utf-8")
     elif isinstance(value, Stage):
         yield type(value).__qualname__
         yield from _pieces(value._identity(), above)
@@ -73,7 +77,9 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
                 yield from _pieces(item, above)
     elif callable(value) and hasattr(value, "__code__"):
         code = value.__code__
-        yield _ADDRESS.sub("", f"{value.__module__}.{value.__qualname__}:{code.co_code.hex()}:{code.co_consts!r}:{code.co_names}")
+        yield _ADDRESS.sub(
+            "", f"{value.__module__}.{value.__qualname__}:{code.co_code.hex()}:{code.co_consts!r}:{code.co_names}"
+        )
     else:
         yield _named(value)
 
@@ -93,13 +99,16 @@ def _named(value: Any) -> str:
 
 
 def canary(miner: pt.Transformer, topics: pd.DataFrame) -> str:
-    """What the miner finds for a few questions: tells apart what settings cannot, such as other weights at the same path."""
+    """What the miner finds for a few questions: tells apart what settings cannot, such as other weights at the same
+    path."""
     rows = np.unique(np.linspace(0, len(topics) - 1, min(_CANARIES, len(topics))).astype(int))
-    found = miner(topics.iloc[rows].reset_index(drop=True))
+    found = miner.transform(topics.iloc[rows].reset_index(drop=True))
     return digest([found["qid"].astype(str).tolist(), found["docno"].astype(str).tolist()])
 
 
 def differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The settings of two mined sets that differ, by name."""
     names = [*new, *(name for name in old if name not in new)]
-    return [name for name in names if json.dumps(old.get(name), sort_keys=True) != json.dumps(new.get(name), sort_keys=True)]
+    return [
+        name for name in names if json.dumps(old.get(name), sort_keys=True) != json.dumps(new.get(name), sort_keys=True)
+    ]

@@ -1,6 +1,8 @@
-"""What filters share while ``training_pairs`` runs a pipeline: the texts of the collection, and a tally of what was removed.
+"""What filters share while ``training_pairs`` runs a pipeline: the texts of the collection, and a tally of what was
+removed.
 
-Filters hold no counts themselves: a transformer that changes while it runs is neither equal to itself nor safe in threads.
+Filters hold no counts themselves: a transformer that changes while it runs is neither equal to itself nor safe in
+threads.
 """
 
 from __future__ import annotations

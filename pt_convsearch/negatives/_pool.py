@@ -52,7 +52,7 @@ def mine(
             stop = start + len(batch)
             if not parts.has(start, stop):
                 with mining(store) as run:
-                    found = miner(batch)
+                    found = miner.transform(batch)
                 table, tally = _pools(found, batch, golds, store, pool)
                 tally.update(run.removed)
                 parts.add(start, stop, table, tally)
@@ -67,10 +67,14 @@ def _pools(
     tally: Counter[str] = Counter()
     missing = [column for column in ("qid", "docno", "score", "rank") if column not in found.columns]
     if missing:
-        raise ValueError(f"the miner gives no column {missing[0]!r}: a miner is a retriever with filters behind it (Q -> R)")
+        raise ValueError(
+            f"the miner gives no column {missing[0]!r}: a miner is a retriever with filters behind it (Q -> R)"
+        )
     question = pd.Index(batch["qid"]).get_indexer(pd.Index(found["qid"].astype(str)))
     if (question < 0).any():
-        raise ValueError(f"the miner gives results for qids that it was not asked ({first_three(found['qid'][question < 0].unique())})")
+        raise ValueError(
+            f"the miner gives results for qids that it was not asked ({first_three(found['qid'][question < 0].unique())})"
+        )
     tally["retrieved"] = len(found)
     tally["questions without any result"] = len(batch) - len(np.unique(question))
     order = np.lexsort((found["rank"].to_numpy(), question))

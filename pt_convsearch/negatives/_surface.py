@@ -14,14 +14,14 @@ _ENOUGH = 10
 def surface_warnings(positives: Sequence[str], negatives: Sequence[str], *, threshold: float = 0.9) -> list[str]:
     """Sentences about surface features that separate the two by themselves; none where all is well.
 
-    Looked at: quotation marks, case, white space and punctuation at the ends, the most frequent first and last characters, and the
-    length in characters. With fewer than ten texts on a side nothing is said.
+    Looked at: quotation marks, case, white space and punctuation at the ends, the most frequent first and last
+    characters, and the length in characters. With fewer than ten texts on a side nothing is said.
 
     Args:
         positives: texts of gold passages.
         negatives: texts of mined ones.
-        threshold: how far a feature must separate them, 1 being always: the difference of the two shares, or for the length
-            twice the distance of the area under the ROC curve from one half.
+        threshold: how far a feature must separate them, 1 being always: the difference of the two shares, or for the
+            length twice the distance of the area under the ROC curve from one half.
     """
     if len(positives) < _ENOUGH or len(negatives) < _ENOUGH:
         return []
@@ -54,7 +54,10 @@ def _shares(positives: Sequence[str], negatives: Sequence[str]) -> list[tuple[st
     for place, at in (("begin", slice(0, 1)), ("end", slice(-1, None))):
         seen = {text[at] for text in (*positives[:50], *negatives[:50])} - {""}
         found += [
-            (f"{place} with {character!r}", [[text[at] == character for text in side] for side in (positives, negatives)])
+            (
+                f"{place} with {character!r}",
+                [[text[at] == character for text in side] for side in (positives, negatives)],
+            )
             for character in sorted(seen)
         ]
     return found

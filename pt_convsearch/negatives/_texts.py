@@ -42,15 +42,16 @@ def text_key(text: str) -> int:
 
 
 class TextStore:
-    """Texts by docno. Texts lie in a temporary memory-mapped file, so a large collection costs no memory but its docnos.
+    """Texts by docno. Texts lie in a temporary memory-mapped file, so a large collection costs no memory but its
+    docnos.
 
     Args:
         corpus: a frame or dicts with docno and the text fields, a callable or data set that gives such dicts anew
-            (``get_corpus_iter``), or a text loader (a transformer that adds the text to docnos), which is asked only for what
-            is needed.
+            (``get_corpus_iter``), or a text loader (a transformer that adds the text to docnos), which is asked only
+            for what is needed.
         text_field: the field of the text.
-        title_field: the field of the title, put before the text with a blank between where there is one, as :class:`BiEncoder` does; None:
-            titles are not read.
+        title_field: the field of the title, put before the text with a blank between where there is one, as
+            :class:`BiEncoder` does; None: titles are not read.
 
     Raises:
         ValueError: a field is missing, a text is no str, or a docno stands twice; the message names the docno.
@@ -74,7 +75,7 @@ class TextStore:
         """The number of passages (of a text loader: those asked for so far)."""
         return len(self._loaded) if self._loader is not None else len(self._docnos)
 
-    def rows(self, docnos: pd.Series | Sequence[str] | np.ndarray) -> np.ndarray:
+    def rows(self, docnos: Any) -> np.ndarray:
         """The row of each docno (int64), -1 where the collection has no such passage or no text of it."""
         if self._loader is not None:
             return self._load(docnos)
@@ -132,7 +133,9 @@ class TextStore:
         self._docnos = pd.Index(names, dtype="str")
         if not self._docnos.is_unique:
             twice = self._docnos[self._docnos.duplicated()].unique()
-            raise ValueError(f"{len(twice)} docnos stand twice in the corpus ({first_three(twice)}): a docno names one passage")
+            raise ValueError(
+                f"{len(twice)} docnos stand twice in the corpus ({first_three(twice)}): a docno names one passage"
+            )
         self.fingerprint = digest.hexdigest()
 
     def _read(self, document: dict[str, Any]) -> tuple[str, str]:
@@ -144,12 +147,11 @@ class TextStore:
             )
         title = document.get(self.title_field) if self.title_field else None
         text = document[self.text_field]
-        for value in (text, "" if title is None else title):
-            if not isinstance(value, str):
-                raise ValueError(
-                    f"the text of passage {document['docno']!r} is {value!r}: give a str ('' where there is none)"
-                )
-        return str(document["docno"]), f"{title} {text}" if title else text
+        if not isinstance(text, str):
+            raise ValueError(
+                f"the text of passage {document['docno']!r} is {text!r}: give a str ('' where there is none)"
+            )
+        return str(document["docno"]), f"{title} {text}" if isinstance(title, str) and title.strip() else text
 
     def _load(self, docnos: Any) -> np.ndarray:
         wanted = pd.unique(pd.Series(docnos, dtype="str"))
@@ -164,13 +166,12 @@ class TextStore:
         rows[empty] = -1
         return rows
 
-
     def _ask(self, docnos: list[str]) -> dict[str, str]:
         """Texts from the loader; one that refuses docnos it does not know is asked by halves."""
         assert self._loader is not None
         asked = pd.DataFrame({"qid": "0", "query": "", "docno": pd.array(docnos, dtype="str")})
         try:
-            loaded = self._loader(asked)
+            loaded = self._loader.transform(asked)
         except (ValueError, KeyError):
             if len(docnos) == 1:
                 return {}
@@ -180,7 +181,7 @@ class TextStore:
             raise TypeError(f"the text loader {self._loader!r} gives no column {self.text_field!r}")
         titles = loaded[self.title_field] if self.title_field in loaded.columns else [None] * len(loaded)
         return {
-            docno: f"{title} {text}" if isinstance(title, str) and title else text
+            docno: f"{title} {text}" if isinstance(title, str) and title.strip() else text
             for docno, text, title in zip(loaded["docno"], loaded[self.text_field], titles, strict=True)
             if isinstance(text, str)
         }
@@ -188,7 +189,10 @@ class TextStore:
 
 def _documents(corpus: Any) -> Iterator[dict[str, Any]]:
     if isinstance(corpus, pd.DataFrame):
-        return iter(corpus.assign(docno=as_ids(corpus["docno"], "docno")).to_dict("records"))
+        frame = corpus.assign(docno=as_ids(corpus["docno"], "docno"))
+        return (
+            dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.itertuples(index=False, name=None)
+        )
     if hasattr(corpus, "get_corpus_iter"):
         return iter(corpus.get_corpus_iter())
     if callable(corpus):

@@ -84,12 +84,18 @@ def _table(questions: pd.DataFrame, golds: Golds, mined: pa.Table | None) -> pa.
 
 def _write_passages(path: Path, table: pa.Table, store: TextStore) -> None:
     docnos = pd.unique(
-        np.concatenate([_lists(table.column(name))[1].to_pandas().to_numpy(dtype=object) for name in ("positives", "negatives")])
+        np.concatenate(
+            [_lists(table.column(name))[1].to_pandas().to_numpy(dtype=object) for name in ("positives", "negatives")]
+        )
     )
     schema = pa.schema([("docno", pa.string()), ("text", pa.large_string()), ("key", pa.int64())])
     with pq.ParquetWriter(path, schema) as writer:
         for start in range(0, len(docnos), _CHUNK):
             part = docnos[start : start + _CHUNK]
             rows = store.rows(part)
-            values = [pa.array(part, pa.string()), pa.array(store.texts(rows), pa.large_string()), pa.array(store.keys(rows))]
+            values = [
+                pa.array(part, pa.string()),
+                pa.array(store.texts(rows), pa.large_string()),
+                pa.array(store.keys(rows)),
+            ]
             writer.write_batch(pa.record_batch(values, schema=schema))

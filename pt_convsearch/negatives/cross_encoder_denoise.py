@@ -13,16 +13,16 @@ from .filter import TextFilter
 class CrossEncoderDenoise(TextFilter):
     """Drop negatives that a cross-encoder, or any other scorer, finds relevant.
 
-    The denoising of RocketQA (Qu et al., 2021): what scores above ``threshold`` is likely an unjudged positive. The scorer sees
-    the rows with their text; scores and ranks of retrieval are put back afterwards.
+    The denoising of RocketQA (Qu et al., 2021): what scores above ``threshold`` is likely an unjudged positive. The
+    scorer sees the rows with their text; scores and ranks of retrieval are put back afterwards.
 
     Input: qid, query, docno (and text; and what the scorer and ``form`` read). Output: the same without those rows.
 
     Args:
         scorer: a transformer that scores rows of qid, query, docno, text.
         threshold: the highest score that a negative may have, in the scorer's own units.
-        form: a former (``cs.form(cs.REWRITE)``) for the question that the scorer sees. Without it the scorer sees the query of the
-            ranking, which after ``cs.form(cs.X - cs.CURRENT)`` is not the question.
+        form: a former (``cs.form(cs.REWRITE)``) for the question that the scorer sees. Without it the scorer sees the
+            query of the ranking, which after ``cs.form(cs.X - cs.CURRENT)`` is not the question.
         corpus: where the texts are, as in :func:`training_pairs`; by default the text column.
         text_field: the field, or column, of the text.
 
@@ -66,15 +66,19 @@ class CrossEncoderDenoise(TextFilter):
         if self.form is not None:
             questions = shown.drop(columns=["docno", "score", "rank", self.text_field], errors="ignore")
             questions = questions[~questions["qid"].duplicated()]
-            formed = self.form(questions)
+            formed = self.form.transform(questions)
             shown["query"] = shown["qid"].map(dict(zip(formed["qid"], formed["query"], strict=True)))
-        scored = self.scorer(shown)
+        scored = self.scorer.transform(shown)
         place = pd.MultiIndex.from_frame(scored[["qid", "docno"]])
         at = place.get_indexer(pd.MultiIndex.from_frame(shown[["qid", "docno"]]))
         if (at < 0).any():
             lost = shown[["qid", "docno"]].to_numpy()[at < 0][0]
-            raise ValueError(f"the scorer {self.scorer!r} lost {int((at < 0).sum())} rows, e.g. qid {lost[0]!r}, docno {lost[1]!r}")
+            raise ValueError(
+                f"the scorer {self.scorer!r} lost {int((at < 0).sum())} rows, e.g. qid {lost[0]!r}, docno {lost[1]!r}"
+            )
         scores = scored["score"].to_numpy(dtype=np.float64)[at]
         if np.isnan(scores).any():
-            raise ValueError(f"the scorer {self.scorer!r} gives NaN for docno {shown['docno'][int(np.isnan(scores).argmax())]!r}")
+            raise ValueError(
+                f"the scorer {self.scorer!r} gives NaN for docno {shown['docno'][int(np.isnan(scores).argmax())]!r}"
+            )
         return scores <= self.threshold

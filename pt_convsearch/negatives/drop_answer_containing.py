@@ -14,8 +14,8 @@ from .filter import TextFilter
 class DropAnswerContaining(TextFilter):
     """Drop negatives whose text contains an answer to the question, as open-domain QA does (Karpukhin et al., 2020).
 
-    The words of the answer must stand in the passage as one run; case, punctuation and white space do not count. An empty answer
-    matches nothing.
+    The words of the answer must stand in the passage as one run; case, punctuation and white space do not count. An
+    empty answer matches nothing.
 
     Input: qid, docno, answer unless ``answers`` are given (and text). Output: the same without those rows.
 
@@ -66,7 +66,10 @@ class DropAnswerContaining(TextFilter):
             answers = [self.answers.get(qid, "") for qid in qids]
         needles = [self._needles(answer) for answer in answers]
         return np.array(
-            [not any(needle in passages[code] for needle in needles[question]) for code, question in zip(codes, of_row, strict=True)],
+            [
+                not any(needle in passages[code] for needle in needles[question])
+                for code, question in zip(codes, of_row, strict=True)
+            ],
             dtype=bool,
         )
 

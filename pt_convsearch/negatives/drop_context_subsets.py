@@ -12,9 +12,9 @@ from .filter import TextFilter
 class DropContextSubsets(TextFilter):
     """Drop negatives whose text is part of the context: of the history or of the question.
 
-    Penha & Hauff's experiment E3: a retriever that is given the whole context likes to bring back pieces of it. The words of
-    the passage must stand in the context as one run; case, punctuation and white space do not count. A passage without any
-    word is dropped as well.
+    Penha & Hauff's experiment E3: a retriever that is given the whole context likes to bring back pieces of it. The
+    words of the passage must stand in the context as one run; case, punctuation and white space do not count. A
+    passage without any word is dropped as well.
 
     Input: qid, docno, query, qhistory (and text). Output: the same without those rows; ranks stay those of retrieval.
 
@@ -45,7 +45,7 @@ class DropContextSubsets(TextFilter):
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
         codes, texts = self._distinct_texts(frame)
-        needles = [f" {normalise(text)} " for text in texts]
+        needles = [f" {words} " if words else "" for words in map(normalise, texts)]
         asked = "qutterance" if "qutterance" in frame.columns else "query"
         of_row = pd.factorize(frame["qid"])[0]
         first = np.unique(of_row, return_index=True)[1]

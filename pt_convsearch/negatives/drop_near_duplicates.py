@@ -12,8 +12,8 @@ from .filter import TextFilter, described, pairs_in, positives_of
 class DropNearDuplicates(TextFilter):
     """Drop negatives that share most of their words with a positive of the question.
 
-    Likeness is the Jaccard coefficient of the sets of word n-grams: shared n-grams over all n-grams of both. A passage shorter than n
-    words is one n-gram.
+    Likeness is the Jaccard coefficient of the sets of word n-grams: shared n-grams over all n-grams of both. A
+    passage shorter than n words is one n-gram.
 
     Input: qid, docno (and text). Output: the same without those rows; the positives themselves go as well.
 
@@ -21,8 +21,8 @@ class DropNearDuplicates(TextFilter):
         qrels: qid, docno, label; a label above 0 is a positive.
         threshold: the likeness from which on a passage is dropped, in (0, 1].
         ngram: words per n-gram; 1 compares bags of words.
-        corpus: where the texts are, as in :func:`training_pairs`. Without it and outside of that function, only positives that were
-            retrieved have a text to compare with.
+        corpus: where the texts are, as in :func:`training_pairs`. Without it and outside of that function, only
+            positives that were retrieved have a text to compare with.
         text_field: the field, or column, of the text.
 
     Raises:

@@ -12,9 +12,9 @@ from .filter import TextFilter, described, pairs_in, positives_of
 class DropPositives(TextFilter):
     """Drop every gold of a question, by id and by text.
 
-    A passage whose words are those of a gold (case, punctuation and white space aside) is that gold under another id; the
-    published code of Kim & Kim (2022) excluded neither. Texts are compared where they are known: from ``corpus``, from the
-    corpus of :func:`training_pairs`, or from the text column; without texts, golds are dropped by id only.
+    A passage whose words are those of a gold (case, punctuation and white space aside) is that gold under another id;
+    the published code of Kim & Kim (2022) excluded neither. Texts are compared where they are known: from ``corpus``,
+    from the corpus of :func:`training_pairs`, or from the text column; without texts, golds are dropped by id only.
 
     Input: qid, docno (and text). Output: the same without the golds; ranks stay those of retrieval.
 

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 class NegativeFilter(Stage):
     """Base of the filters: ``R -> R``, rows are removed and nothing else changes, so ranks stay those of retrieval.
 
-    A subclass names the columns it reads and says which rows stay. How many rows went is logged, and counted in the report of
-    :func:`training_pairs` when it runs there.
+    A subclass names the columns it reads and says which rows stay. How many rows went is logged, and counted in the
+    report of :func:`training_pairs` when it runs there.
     """
 
     #: columns without which the filter cannot decide
@@ -45,8 +45,8 @@ class NegativeFilter(Stage):
 class TextFilter(NegativeFilter):
     """Base of the filters that read texts.
 
-    The text comes from ``corpus`` where one was given; else from the ``text`` column (put ``index.text_loader()`` before the
-    filter); else, inside :func:`training_pairs`, from the corpus given there.
+    The text comes from ``corpus`` where one was given; else from the ``text`` column (put ``index.text_loader()``
+    before the filter); else, inside :func:`training_pairs`, from the corpus given there.
     """
 
     corpus: Corpus | None
@@ -118,9 +118,9 @@ def positives_of(qrels: pd.DataFrame) -> pd.DataFrame:
         raise ValueError(f"qrels have no column {sorted(missing)[0]!r}: give qid, docno, label")
     relevant = qrels[qrels["label"] > 0] if "label" in qrels.columns else qrels
     relevant = relevant[relevant["docno"].astype(str) != ""]  # QReCC's {"": 1} is "no judgment"
-    return pd.DataFrame({"qid": as_ids(relevant["qid"], "qid"), "docno": as_ids(relevant["docno"], "docno")}).drop_duplicates(
-        ignore_index=True
-    )
+    return pd.DataFrame(
+        {"qid": as_ids(relevant["qid"], "qid"), "docno": as_ids(relevant["docno"], "docno")}
+    ).drop_duplicates(ignore_index=True)
 
 
 def described(frame: pd.DataFrame) -> str:

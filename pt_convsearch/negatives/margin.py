@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 class Margin(NegativeFilter):
     """Drop negatives whose score comes too close to that of the question's best positive.
 
-    A row stays where ``score <= positive - absolute`` and, with ``relative``, ``score <= positive * relative`` (the "perc-to-pos"
-    of Moreira et al., 2024, for scores above 0). The positive's score is read from the ranking itself, so this filter goes before
-    :class:`DropPositives`, which then removes the positives that this filter leaves in. Where no positive was retrieved
-    there is nothing to compare with, and every row stays.
+    A row stays where ``score <= positive - absolute`` and, with ``relative``, ``score <= positive * relative`` (the
+    "perc-to-pos" of Moreira et al., 2024, for scores above 0). The positive's score is read from the ranking itself,
+    so this filter goes before :class:`DropPositives`, which then removes the positives that this filter leaves in.
+    Where no positive was retrieved there is nothing to compare with, and every row stays.
 
     Input: qid, docno, score. Output: the same without those rows; ranks stay those of retrieval.
 

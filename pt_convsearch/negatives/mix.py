@@ -15,13 +15,13 @@ from pt_convsearch._stage import Stage
 class Mix(Stage):
     """Bring together what several miners find, so that each gives its share of the negatives.
 
-    A negative is drawn by first drawing the miner, by weight, and then a passage from its list, evenly; without putting back. A miner
-    that finds nothing for a question leaves its share to the others. A passage that two miners found stands once, with both
-    chances, where it ranks best.
+    A negative is drawn by first drawing the miner, by weight, and then a passage from its list, evenly; without
+    putting back. A miner that finds nothing for a question leaves its share to the others. A passage that two miners
+    found stands once, with both chances, where it ranks best.
 
-    Input: what the miners read. Output: the first miner's columns; docno, score and rank are those of the miner that ranks the
-    passage best; ``source`` names the miners, ``weight`` (float64) is the passage's share. Ordered by rank, then by
-    the order of the miners; several passages of a question may have one rank.
+    Input: what the miners read. Output: the first miner's columns; docno, score and rank are those of the miner that
+    ranks the passage best; ``source`` names the miners, ``weight`` (float64) is the passage's share. Ordered by rank,
+    then by the order of the miners; several passages of a question may have one rank.
 
     Args:
         miners: weight by pipeline, ``{bm25: 3, shortcut: 1}``; or a list of pipelines of equal weight.
@@ -57,15 +57,21 @@ class Mix(Stage):
         names = self.names or [str(number) for number in range(len(self.miners))]
         found = []
         for name, (miner, weight) in zip(names, self.miners.items(), strict=True):
-            frame = miner(topics)
-            sizes = frame.groupby("qid", sort=False)["docno"].transform("size") if len(frame) else pd.Series(dtype=np.float64)
+            frame = miner.transform(topics)
+            sizes = (
+                frame.groupby("qid", sort=False)["docno"].transform("size")
+                if len(frame)
+                else pd.Series(dtype=np.float64)
+            )
             share = np.float64(weight) / sizes.to_numpy(dtype=np.float64)
             found.append(frame.assign(source=pd.array([name] * len(frame), dtype="str"), weight=share))
         every = pd.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
         if len(every) == 0:
             return every
-        order = pd.DataFrame({"qid": pd.Index(topics["qid"].astype(str)).get_indexer(every["qid"]), "rank": every["rank"]})
-        every = every.take(order.sort_values(["qid", "rank"], kind="stable").index).reset_index(drop=True)
+        order = pd.DataFrame(
+            {"qid": pd.Index(topics["qid"].astype(str)).get_indexer(pd.Index(every["qid"])), "rank": every["rank"]}
+        )
+        every = every.loc[order.sort_values(["qid", "rank"], kind="stable").index].reset_index(drop=True)
         pair = every.groupby(["qid", "docno"], sort=False)
         if not every.duplicated(["qid", "docno"]).any():
             return every

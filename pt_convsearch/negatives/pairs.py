@@ -43,13 +43,14 @@ class Sample:
 class TrainingPairs(pt.Artifact):
     """A training set: questions as the model will read them, their golds, and the pool that negatives are drawn from.
 
-    Made by :func:`training_pairs`; opened by its folder, checked against the checksums that were written with it. It is a PyTerrier
-    Artifact, so it can be shared with ``to_hf`` and ``from_hf``. The folder holds
+    Made by :func:`training_pairs`; opened by its folder, checked against the checksums that were written with it. It
+    is a PyTerrier Artifact, so it can be shared with ``to_hf`` and ``from_hf``. The folder holds
 
-    - ``pairs.parquet``: qid, query, query_alone (the form without the history, where that makes sense), positives (docnos of the
-      golds), negatives (docnos of the pool in the order of their ranks), ranks (from 0) and scores of retrieval; for a mix also
-      source and weight;
-    - ``passages.parquet``: docno, text, key (a hash of the words of the text: passages of equal key are the same passage);
+    - ``pairs.parquet``: qid, query, query_alone (the form without the history, where that makes sense), positives
+      (docnos of the golds), negatives (docnos of the pool in the order of their ranks), ranks (from 0) and scores of
+      retrieval; for a mix also source and weight;
+    - ``passages.parquet``: docno, text, key (a hash of the words of the text: passages of equal key are the same
+      passage);
     - ``pt_meta.json``: settings, counts, checksums.
 
     Args:
@@ -78,7 +79,9 @@ class TrainingPairs(pt.Artifact):
         self._again: Callable[..., TrainingPairs] | None = None
         meta = self._folder / META
         if not meta.is_file():
-            raise FileNotFoundError(f"{self._folder} holds no mined training set (no {META}): make one with cs.training_pairs(…, out=…)")
+            raise FileNotFoundError(
+                f"{self._folder} holds no mined training set (no {META}): make one with cs.training_pairs(…, out=…)"
+            )
         self._meta = json.loads(meta.read_text(encoding="utf-8"))
         for name, known in self._meta["files"].items():
             file = self._folder / name
@@ -141,7 +144,9 @@ class TrainingPairs(pt.Artifact):
             ValueError: the set was opened from disk, and what it was made from is not at hand.
         """
         if self._again is None:
-            raise ValueError(f"{self!r} was opened from disk: call cs.training_pairs(…) in this process, which opens it from there as well")
+            raise ValueError(
+                f"{self!r} was opened from disk: call cs.training_pairs(…) in this process, which opens it from there as well"
+            )
         return self._again(negatives=miner, out=out)
 
     @cached_property
@@ -149,7 +154,13 @@ class TrainingPairs(pt.Artifact):
         return _Table.read(self._folder)
 
     def sample(
-        self, row: int, *, epoch: int = 0, num_negatives: int | None = None, seed: int | None = None, mask_history: float = 0.0
+        self,
+        row: int,
+        *,
+        epoch: int = 0,
+        num_negatives: int | None = None,
+        seed: int | None = None,
+        mask_history: float = 0.0,
     ) -> Sample:
         """What question ``row`` is trained with in an epoch: a function of its arguments alone.
 
@@ -168,7 +179,9 @@ class TrainingPairs(pt.Artifact):
         count = self.num_negatives if num_negatives is None else num_negatives
         weights = None if table.weights is None else table.weights[start:stop]
         places = draw(seed, epoch, row, int(stop - start), count, weights)
-        alone = mask_history > 0 and uniform(seed, epoch, row, np.array([HISTORY]))[0] < mask_history and table.alone[row]
+        alone = (
+            mask_history > 0 and uniform(seed, epoch, row, np.array([HISTORY]))[0] < mask_history and table.alone[row]
+        )
         return Sample(
             row=row,
             query=table.alone[row] if alone else table.queries[row],
@@ -208,12 +221,16 @@ class TrainingPairs(pt.Artifact):
         module = require("datasets", step="training", install="pt-convsearch[train]")
         count = self.num_negatives if num_negatives is None else num_negatives
         samples = [
-            self.sample(row, epoch=epoch, num_negatives=count, seed=seed, mask_history=mask_history) for row in range(len(self))
+            self.sample(row, epoch=epoch, num_negatives=count, seed=seed, mask_history=mask_history)
+            for row in range(len(self))
         ]
         full = [sample for sample in samples if len(sample.negatives) == count]
         if len(full) < len(samples):
             logger.warning("%d questions with fewer than %d negatives are left out", len(samples) - len(full), count)
-        columns = {"query": [sample.query for sample in full], "positive": self.texts([sample.positive for sample in full])}
+        columns = {
+            "query": [sample.query for sample in full],
+            "positive": self.texts([sample.positive for sample in full]),
+        }
         for place in range(count):
             columns[f"negative_{place + 1}"] = self.texts([int(sample.negatives[place]) for sample in full])
         return module.Dataset.from_dict(columns)
@@ -221,7 +238,8 @@ class TrainingPairs(pt.Artifact):
 
 @dataclass(frozen=True)
 class _Table:
-    """Arrays of pairs.parquet; docnos are rows of passages.parquet. ``positives`` and ``negatives`` are offsets, one more than rows."""
+    """Arrays of pairs.parquet; docnos are rows of passages.parquet. ``positives`` and ``negatives`` are offsets, one
+    more than rows."""
 
     qids: np.ndarray
     queries: list[str]
@@ -248,7 +266,9 @@ class _Table:
             positive_rows=docnos.get_indexer(positive_docnos.to_pandas()),
             negatives=negatives,
             negative_rows=docnos.get_indexer(negative_docnos.to_pandas()),
-            weights=_lists(pairs.column("weight"))[1].to_numpy(zero_copy_only=False) if "weight" in pairs.column_names else None,
+            weights=_lists(pairs.column("weight"))[1].to_numpy(zero_copy_only=False)
+            if "weight" in pairs.column_names
+            else None,
             keys=passages.column("key").to_numpy(),
         )
 

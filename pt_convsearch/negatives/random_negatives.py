@@ -13,14 +13,15 @@ from pt_convsearch._results import results_frame
 from pt_convsearch._stage import Stage
 from pt_convsearch.topics.checks import check_queries
 
+from ._fingerprint import digest
 from ._texts import Corpus, _documents
 
 
 class RandomNegatives(Stage):
     """A retriever that draws passages at random: the weakest negatives, and the control for all others.
 
-    The draw depends on the seed and the qid alone: batches, their order and other questions change nothing. No passage is drawn
-    twice for a question. A question with an empty query gets none, as from every retriever of ours.
+    The draw depends on the seed and the qid alone: batches, their order and other questions change nothing. No
+    passage is drawn twice for a question. A question with an empty query gets none, as from every retriever of ours.
 
     Input: qid, query. Output: the topics' columns and docno, score (falling from ``num_results``), rank.
 
@@ -50,7 +51,7 @@ class RandomNegatives(Stage):
             raise ValueError("the corpus is empty: there is nothing to draw from")
 
     def _identity(self) -> tuple[Any, ...]:
-        return (self.num_results, self.seed, self._docnos)
+        return (self.num_results, self.seed, digest(self._docnos))
 
     def __repr__(self) -> str:
         return f"RandomNegatives(corpus[{len(self._docnos)}], num_results={self.num_results}, seed={self.seed})"

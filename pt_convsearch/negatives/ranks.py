@@ -11,8 +11,8 @@ from .filter import NegativeFilter
 class Ranks(NegativeFilter):
     """Keep the ranks ``low`` to ``high`` of the retrieval, counted from 1, both included.
 
-    ``Ranks(91, 100)`` is Penha & Hauff's experiment E2: negatives from far down the list are less often relevant ones that
-    nobody judged. Ranks are those of the retriever: what an earlier filter removed leaves a gap.
+    ``Ranks(91, 100)`` is Penha & Hauff's experiment E2: negatives from far down the list are less often relevant ones
+    that nobody judged. Ranks are those of the retriever: what an earlier filter removed leaves a gap.
 
     Input: qid, docno, rank (from 0, as in PyTerrier). Output: the same without the other rows.
 

@@ -1,7 +1,7 @@
 """Random numbers that depend on where they are used, and on nothing else.
 
-A draw is a function of (seed, epoch, row, item): it is the same whichever worker makes it, in whatever order, and whether the run was
-interrupted or not (SplitMix64, Steele et al., 2014, used as a hash).
+A draw is a function of (seed, epoch, row, item): it is the same whichever worker makes it, in whatever order, and
+whether the run was interrupted or not (SplitMix64, Steele et al., 2014, used as a hash).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def draw(seed: int, epoch: int, row: int, size: int, count: int, weights: np.nda
         row: of the question.
         size: of its pool.
         count: how many to draw.
-        weights: how likely each passage is, in any unit; evenly if None. Passages are drawn one after the other without putting back
-            (Efraimidis & Spirakis, 2006).
+        weights: how likely each passage is, in any unit; evenly if None. Passages are drawn one after the other
+            without putting back (Efraimidis & Spirakis, 2006).
 
     Returns:
         positions in the pool, int64, in the order of drawing.

@@ -55,32 +55,39 @@ def training_pairs(
     """Mine negatives for every judged question and write the training set.
 
     The miner is a pipeline: any retriever, with filters behind it. It is given the topics as they are, whole frames of
-    ``batch_size`` questions, so ``cs.form(cs.REWRITE) >> dense`` mines with rewrites (CQR negatives of Kim & Kim, 2022) and
-    ``cs.form(cs.X - cs.CURRENT) >> bm25`` with the history alone (shortcut negatives), while the training text stays ``form``.
-    What it finds is kept to depth ``pool``, from which the trainer draws ``num_negatives`` anew in every epoch.
+    ``batch_size`` questions, so ``cs.form(cs.REWRITE) >> dense`` mines with rewrites (CQR negatives of Kim & Kim,
+    2022) and ``cs.form(cs.X - cs.CURRENT) >> bm25`` with the history alone (shortcut negatives), while the training
+    text stays ``form``. What it finds is kept to depth ``pool``, from which the trainer draws ``num_negatives`` anew
+    in every epoch.
 
-    Every gold is dropped from the pool by id and by text, and the next passages move up. A question whose gold was not retrieved stays. A
-    gold whose text the corpus lacks is left out and reported; a question without any other is left out as well. Nothing is
-    padded: where fewer than ``num_negatives`` are left, the question has fewer, and :meth:`TrainingPairs.shortages` names it.
+    Every gold is dropped from the pool by id and by text, and the next passages move up. A question whose gold was
+    not retrieved stays. A gold whose text the corpus lacks is left out and reported; a question without any other is
+    left out as well. Nothing is
+    padded: where fewer than ``num_negatives`` are left, the question has fewer, and :meth:`TrainingPairs.shortages`
+    names it.
 
-    Run again with the same arguments, the set is opened, not mined; a mining that was killed goes on where it stopped; a damaged set is
-    mined anew. Anything else that changed (topics, judgments, a text or the order of the corpus, the form, a setting of
-    the miner, what it finds for sixteen control questions) is an error that names it, unless ``overwrite``.
+    Run again with the same arguments, the set is opened, not mined; a mining that was killed goes on where it
+    stopped; a damaged set is mined anew. Anything else that changed (topics, judgments, a text or the order of the
+    corpus, the form, a setting of the miner, what it finds for sixteen control questions) is an error that names it,
+    unless ``overwrite``.
 
     Args:
         topics: the topics frame: qid, query, qhistory, and what form and miner read.
         qrels: qid, docno, label; a label above 0 is a gold.
-        corpus: where positives and negatives get their text, both from here: dicts with docno and text, a frame, a callable or data set
-            that gives such dicts, or for very large collections a text loader (``index.text_loader()``).
-        form: what the model will read: parts (``cs.X``), ``cs.form(…)`` with options, or any transformer that sets ``query``.
-        negatives: the miner; several in a list or ``{name: miner}`` share the draws evenly, ``{miner: weight}`` by weight
-            (:class:`Mix`). None: no hard negatives, in-batch negatives only.
+        corpus: where positives and negatives get their text, both from here: dicts with docno and text, a frame, a
+            callable or data set that gives such dicts, or for very large collections a text loader
+            (``index.text_loader()``).
+        form: what the model will read: parts (``cs.X``), ``cs.form(…)`` with options, or any transformer that sets
+            ``query``.
+        negatives: the miner; several in a list or ``{name: miner}`` share the draws evenly, ``{miner: weight}`` by
+            weight (:class:`Mix`). None: no hard negatives, in-batch negatives only.
         num_negatives: negatives per question and epoch.
         pool: how many passages to keep per question.
         seed: what the draws depend on, with the epoch and the question.
         out: the folder to write; a temporary one by default.
         text_field: the field of the text.
-        title_field: the field of the title, put before the text where there is one, as :class:`BiEncoder` does; None: not read.
+        title_field: the field of the title, put before the text where there is one, as :class:`BiEncoder` does; None:
+            not read.
         batch_size: questions per call of the miner, and per part that a killed run keeps.
         overwrite: mine anew whatever ``out`` holds.
         verbose: show a progress bar.
@@ -93,7 +100,8 @@ def training_pairs(
             ``num_negatives``), or ``out`` holds another set.
 
     Warns:
-        UserWarning: golds without text; surface features that alone tell positives from negatives (quotation marks, case, length).
+        UserWarning: golds without text; surface features that alone tell positives from negatives (quotation marks,
+            case, length).
 
     Example:
         >>> import pandas as pd, pt_convsearch as cs
@@ -142,11 +150,11 @@ def training_pairs(
     with Parts(target, settings, fresh=overwrite) as parts:
         if miner is not None:
             mine(miner, mined, golds, store, parts, pool=pool, batch_size=batch_size, verbose=verbose)
-        texts = write_pairs(target, questions, golds, store, parts, counts, settings, num_negatives=num_negatives, seed=seed)
+        write_pairs(target, questions, golds, store, parts, counts, settings, num_negatives=num_negatives, seed=seed)
         parts.discard()
     pairs = TrainingPairs(target)
     pairs.form, pairs._again = former, again
-    _report(pairs, texts)
+    _report(pairs)
     return pairs
 
 
@@ -160,7 +168,9 @@ def _miner(negatives: Miners | None) -> pt.Transformer | None:
             return Mix(list(negatives.values()), names=list(negatives))
         raise TypeError("negatives as a dict are {miner: weight} or {name: miner}")
     if isinstance(negatives, str) or not isinstance(negatives, Sequence):
-        raise TypeError(f"negatives is a {type(negatives).__name__}: give a pipeline, several in a list or dict, or None")
+        raise TypeError(
+            f"negatives is a {type(negatives).__name__}: give a pipeline, several in a list or dict, or None"
+        )
     return Mix(negatives)
 
 
@@ -230,13 +240,15 @@ def _questions(
             f"no question is left to train on: of {len(topics)} questions {int(judged.sum())} are judged, "
             f"{int(with_text.sum())} have a gold with a text, and {int((with_text & empty).sum())} of these have an empty query"
         )
-    questions = topics.assign(formed=formed.to_numpy(), alone=_alone(former, topics))[keep.to_numpy()].reset_index(drop=True)
+    questions = topics.assign(formed=formed.to_numpy(), alone=_alone(former, topics))[keep.to_numpy()].reset_index(
+        drop=True
+    )
     return questions, golds.of(questions["qid"]), counts
 
 
 def _formed(former: pt.Transformer, topics: pd.DataFrame) -> pd.Series:
     """The query that the former makes of each row, in the order of ``topics``."""
-    formed = former(topics)
+    formed = former.transform(topics)
     by_qid = dict(zip(formed["qid"].astype(str), formed["query"], strict=True))
     missing = [qid for qid in topics["qid"] if qid not in by_qid]
     if missing:
@@ -250,7 +262,9 @@ def _alone(former: pt.Transformer, topics: pd.DataFrame) -> list[str]:
 
     if not isinstance(former, Form) or "qhistory" not in topics.columns:
         return [""] * len(topics)
-    return _formed(former, topics.assign(qhistory=[[] for _ in range(len(topics))])).tolist()
+    return _formed(
+        former, topics.assign(qhistory=pd.Series([[]] * len(topics), index=topics.index, dtype=object))
+    ).tolist()
 
 
 def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: int) -> TrainingPairs | None:
@@ -274,16 +288,16 @@ def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: 
     return pairs
 
 
-def _report(pairs: TrainingPairs, texts: TextStore) -> None:
+def _report(pairs: TrainingPairs) -> None:
     logger.info("%r: %s", pairs, pairs.counts)
     short = pairs.counts["fewer negatives than asked for"]
     if short:
         logger.warning("%d questions have fewer than %d negatives: see shortages()", short, pairs.num_negatives)
     rows = np.sort(draw(0, 0, 0, len(pairs), _SURFACE_SAMPLE))
     samples = [pairs.sample(int(row), num_negatives=1) for row in rows]
-    keys = pairs.passages()["text"]
+    texts = pairs.passages()["text"]
     for said in surface_warnings(
-        keys.iloc[[sample.positive for sample in samples]].tolist(),
-        keys.iloc[[int(row) for sample in samples for row in sample.negatives]].tolist(),
+        texts.iloc[[sample.positive for sample in samples]].tolist(),
+        texts.iloc[[int(row) for sample in samples for row in sample.negatives]].tolist(),
     ):
         warnings.warn(f"{said}: a model will learn that instead of relevance", stacklevel=3)

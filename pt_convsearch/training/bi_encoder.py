@@ -71,30 +71,31 @@ def train(
 ) -> BiEncoder:
     """Train a bi-encoder on a mined set, and keep the checkpoint that retrieves best on a dev collection.
 
-    The loss is the negative log likelihood of the positive among all passages of the batch: its own hard negatives, drawn
-    anew in every epoch, and the passages of all other questions. Whatever is a gold of the question by judgment or by text is masked,
-    whoever's positive or negative it is. AdamW, linear decay after a warm-up of a tenth of the steps, clipped
-    gradients. Kim & Kim (2022) trained two towers of BERT with ``epochs=10, batch_size=256`` (OR-QuAC: 128), ``learning_rate=3e-5,
-    max_grad_norm=2.0, similarity="dot", scale=1, num_negatives=1, metric="R@5"``.
+    The loss is the negative log likelihood of the positive among all passages of the batch: its own hard negatives,
+    drawn anew in every epoch, and the passages of all other questions. Whatever is a gold of the question by judgment
+    or by text is masked, whoever's positive or negative it is. AdamW, linear decay after a warm-up of a tenth of the
+    steps, clipped gradients. Kim & Kim (2022) trained two towers of BERT with ``epochs=10, batch_size=256`` (OR-QuAC:
+    128), ``learning_rate=3e-5, max_grad_norm=2.0, similarity="dot", scale=1, num_negatives=1, metric="R@5"``.
 
-    While it runs, checkpoints lie in ``<out>.training``, each renamed into place when it is whole. Called again after a kill it
-    goes on from the last one, on a CPU to exactly the weights of an uninterrupted run; called again when ``out`` is finished it opens that.
-    Under ``accelerate launch`` or ``torchrun`` each process trains on its own batches of ``batch_size`` questions, which
-    compete with the passages of all processes.
+    While it runs, checkpoints lie in ``<out>.training``, each renamed into place when it is whole. Called again after
+    a kill it goes on from the last one, on a CPU to exactly the weights of an uninterrupted run; called again when
+    ``out`` is finished it opens that. Under ``accelerate launch`` or ``torchrun`` each process trains on its own
+    batches of ``batch_size`` questions, which compete with the passages of all processes.
 
     Args:
         pairs: what ``cs.training_pairs`` returned, or its folder.
         init: a name on the hub, a folder, or a SentenceTransformer (trained in place); a pair of them for two towers.
         out: the folder to write: ``cs.BiEncoder(out)`` and ``SentenceTransformer(out)`` open it.
-        dev: (topics, qrels, corpus) of a small dev collection; a frame of qid and docno as a fourth ranks these candidates only.
+        dev: (topics, qrels, corpus) of a small dev collection; a frame of qid and docno as a fourth ranks these
+            candidates only.
         form: the form of the dev questions; by default that of the training set.
         seed: of the order, the draws and the dropout.
         num_negatives: hard negatives per question; by default as mined.
         epochs: passes over the questions.
         max_steps: optimiser steps, instead of ``epochs``.
         batch_size: questions per step (and process).
-        mini_batch_size: texts in the model at a time, for large batches in little memory (cached gradients, about a third slower); None:
-            all at once.
+        mini_batch_size: texts in the model at a time, for large batches in little memory (cached gradients, about a
+            third slower); None: all at once.
         learning_rate: its peak.
         warmup: the share of the steps in which it rises.
         weight_decay: AdamW's, on all but biases and norms.
@@ -109,10 +110,11 @@ def train(
         metric: the dev measure to select by: "R@5", "RR", "AP" …
         eval_every: steps from one checkpoint, and dev measure, to the next; None: once an epoch.
         patience: stop after so many dev measures without a better one; None: never.
-        refresh: makes a miner from the encoder in training, ``lambda encoder: cs.form(cs.X) >> …``; needs ``refresh_every``, and
-            ``pairs`` that were made in this process.
+        refresh: makes a miner from the encoder in training, ``lambda encoder: cs.form(cs.X) >> …``; needs
+            ``refresh_every``, and ``pairs`` that were made in this process.
         refresh_every: steps from one mining to the next (ANCE).
-        loss: makes another loss from the model; it is given the columns query, positive, negative_1 … and the keys as labels.
+        loss: makes another loss from the model; it is given the columns query, positive, negative_1 … and the keys as
+            labels.
         precision: "auto": bfloat16 where the processor has it, float16 on other GPUs; float32 elsewhere.
         device: "cpu" to leave a GPU alone; else where there is one.
         num_workers: processes that make batches; 0 is right for most.
@@ -146,7 +148,7 @@ def train(
     model = starting_model(init, towers=towers, pooling=pooling, similarity=similarity, device=device)
     query, passage = sides(model, max_query_length, max_passage_length)
     scale = scale if scale is not None else (20.0 if model.similarity_fn_name == "cosine" else 1.0)
-    precision = _precision(precision, model)
+    resolved = _precision(precision, model)
     evaluator = _evaluator(dev, form, pairs, model.similarity_fn_name, query.max_length, passage.max_length, metric)
     from pt_convsearch.dense.weights import tower_hash
 
@@ -157,7 +159,7 @@ def train(
         "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "similarity": model.similarity_fn_name, "scale": scale,
         "towers": towers, "max_query_length": query.max_length, "max_passage_length": passage.max_length,
         "mask_history": mask_history, "eval_every": eval_every, "patience": patience, "refresh_every": refresh_every,
-        "refresh": None if refresh is None else digest(refresh), "loss": None if loss is None else digest(loss), "precision": precision,
+        "refresh": None if refresh is None else digest(refresh), "loss": None if loss is None else digest(loss), "precision": resolved,
         "processes": _processes(), "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
     }  # fmt: skip
     target, work = Path(out), Path(f"{os.fspath(out)}.training")
@@ -186,7 +188,9 @@ def _check(pairs: TrainingPairs, given: dict[str, Any]) -> None:
     if given["num_negatives"] < 0:
         raise ValueError(f"num_negatives={given['num_negatives']}: give 0 or more")
     if given["num_negatives"] and pairs.settings["negatives"] is None:
-        raise ValueError(f"num_negatives={given['num_negatives']}, but {pairs!r} was made without a miner: give negatives= there")
+        raise ValueError(
+            f"num_negatives={given['num_negatives']}, but {pairs!r} was made without a miner: give negatives= there"
+        )
     if not 0 <= given["warmup"] <= 1:
         raise ValueError(f"warmup={given['warmup']}: a share of the steps lies in [0, 1]")
     if not 0 <= given["mask_history"] <= 1:
@@ -196,7 +200,9 @@ def _check(pairs: TrainingPairs, given: dict[str, Any]) -> None:
             "mask_history: some questions have no form without their history; make the pairs with a form of parts that holds cs.CURRENT"
         )
     if (given["refresh"] is None) != (given["refresh_every"] is None):
-        raise ValueError("refresh and refresh_every go together: a miner, and how many steps from one mining to the next")
+        raise ValueError(
+            "refresh and refresh_every go together: a miner, and how many steps from one mining to the next"
+        )
     if given["refresh"] is not None and given["num_workers"]:
         raise ValueError("num_workers: with refresh, batches must be made in this process: num_workers=0")
     if given["patience"] is not None and given["dev"] is None:
@@ -246,9 +252,7 @@ def _evaluator(
 def _encoder(model: Any, similarity: Any, query_length: int, passage_length: int) -> BiEncoder:
     from pt_convsearch.dense import BiEncoder
 
-    return BiEncoder(
-        model, similarity=similarity, max_query_length=query_length, max_passage_length=passage_length
-    )
+    return BiEncoder(model, similarity=similarity, max_query_length=query_length, max_passage_length=passage_length)
 
 
 def _dev_digest(evaluator: DevRetrieval | None) -> str | None:
@@ -272,7 +276,9 @@ def _finished(target: Path, settings: dict[str, Any]) -> bool:
         raise FileExistsError(f"{target} exists and is no model of cs.train: choose another folder")
     different = differing(json.loads(known.read_text(encoding="utf-8")), settings)
     if different:
-        raise ValueError(f"{target} was trained with other settings ({', '.join(different)}): choose another folder, or overwrite=True")
+        raise ValueError(
+            f"{target} was trained with other settings ({', '.join(different)}): choose another folder, or overwrite=True"
+        )
     logger.info("%s is finished: nothing is trained", target)
     return True
 
@@ -439,7 +445,9 @@ def _loss(settings: dict[str, Any]) -> Callable[[Any], Any]:
     return lambda model: CachedMaskedMultipleNegativesRankingLoss(model, mini_batch_size=small, **options)
 
 
-def _before(evaluator: DevRetrieval, model: SentenceTransformer, work: Path, resume: str | None) -> dict[str, float] | None:
+def _before(
+    evaluator: DevRetrieval, model: SentenceTransformer, work: Path, resume: str | None
+) -> dict[str, float] | None:
     """The dev measure before training: measured once, and read back when a run goes on."""
     path = work / "before.json"
     if resume is not None and path.is_file():
@@ -458,7 +466,8 @@ def _keep(
     pairs: TrainingPairs,
     init: Any,
 ) -> None:
-    """Write the model with its card, settings and curve under ``target``, and remove what only a resumed run would need."""
+    """Write the model with its card, settings and curve under ``target``, and remove what only a resumed run would
+    need."""
     from .card import write_card
     from .trainer import write_curve
 

@@ -57,7 +57,9 @@ class Examples(Dataset[Example]):
         generation, epoch = places[0][0], places[0][1]
         pairs = self.generations[min(generation, len(self.generations) - 1)]
         samples = [
-            pairs.sample(row, epoch=epoch, num_negatives=self.num_negatives, seed=self.seed, mask_history=self.mask_history)
+            pairs.sample(
+                row, epoch=epoch, num_negatives=self.num_negatives, seed=self.seed, mask_history=self.mask_history
+            )
             for _, _, row in places
         ]
         rows = [np.concatenate([[sample.positive], sample.negatives]).astype(np.int64) for sample in samples]
@@ -81,8 +83,8 @@ class EpochBatches(BatchSampler):
         batch_size: questions per batch and process.
         seed: of the order.
         processes: how many train together.
-        refresh_every: optimiser steps after which negatives are mined anew; a batch that may have been fetched before the mining was
-            done still gets the old ones. 0: never.
+        refresh_every: optimiser steps after which negatives are mined anew; a batch that may have been fetched before
+            the mining was done still gets the old ones. 0: never.
         accumulate: batches per optimiser step.
     """
 
@@ -120,9 +122,9 @@ class EpochBatches(BatchSampler):
 class Collator:
     """Texts to the columns that the losses of sentence-transformers read: query, positive, negative_1 … negative_n.
 
-    Texts are cut exactly as :class:`~pt_convsearch.dense.BiEncoder` cuts them at search: queries on the left, so that the current
-    question stays, passages on the right. The label holds the keys that masks are made of: ``candidates`` (1 + n, B), 0 where a
-    question has no such negative, and ``golds`` (B, most golds).
+    Texts are cut exactly as :class:`~pt_convsearch.dense.BiEncoder` cuts them at search: queries on the left, so that
+    the current question stays, passages on the right. The label holds the keys that masks are made of: ``candidates``
+    (1 + n, B), 0 where a question has no such negative, and ``golds`` (B, most golds).
     """
 
     valid_label_columns = ("label",)

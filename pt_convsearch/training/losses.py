@@ -35,7 +35,8 @@ def banned(golds: Tensor, candidates: Tensor) -> Tensor:
 
 
 class _Block:
-    """The questions of this process against the candidates of all: scores, the column of each positive, what is banned."""
+    """The questions of this process against the candidates of all: scores, the column of each positive, what is
+    banned."""
 
     def __init__(self, queries: Tensor, docs: list[Tensor], labels: dict[str, Tensor] | None, loss: Any) -> None:
         offset, size = 0, len(queries)
@@ -66,10 +67,11 @@ class _Block:
 class MaskedMultipleNegativesRankingLoss(MultipleNegativesRankingLoss):
     """``MultipleNegativesRankingLoss`` of sentence-transformers, false negatives masked over the whole block.
 
-    For a batch of B questions with n hard negatives each, the positive of a question competes with all B x (1 + n) passages of the
-    batch (of all processes with ``gather_across_devices``) but those that are golds of the question, by judgment or by text, whoever's
-    positive or hard negative they are. Without labels nothing is masked, and it is the library's loss. With an encoder that gives the same vector to
-    every text it equals the mean logarithm of the number of candidates allowed.
+    For a batch of B questions with n hard negatives each, the positive of a question competes with all B x (1 + n)
+    passages of the batch (of all processes with ``gather_across_devices``) but those that are golds of the question,
+    by judgment or by text, whoever's positive or hard negative they are. Without labels nothing is masked, and it is
+    the library's loss. With an encoder that gives the same vector to every text it equals the mean logarithm of the
+    number of candidates allowed.
 
     Args:
         model: the SentenceTransformer.
@@ -87,9 +89,7 @@ class MaskedMultipleNegativesRankingLoss(MultipleNegativesRankingLoss):
         similarity_fct: Callable[[Tensor, Tensor], Tensor] = dot_score,
         gather_across_devices: bool = False,
     ) -> None:
-        super().__init__(
-            model, scale=scale, similarity_fct=similarity_fct, gather_across_devices=gather_across_devices
-        )
+        super().__init__(model, scale=scale, similarity_fct=similarity_fct, gather_across_devices=gather_across_devices)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Any) -> Tensor:
         block = _Block(embeddings[0], list(embeddings[1:]), labels, self)
@@ -97,9 +97,11 @@ class MaskedMultipleNegativesRankingLoss(MultipleNegativesRankingLoss):
 
 
 class CachedMaskedMultipleNegativesRankingLoss(CachedMultipleNegativesRankingLoss):
-    """:class:`MaskedMultipleNegativesRankingLoss` with cached gradients (Gao et al., 2021): large batches in little memory.
+    """:class:`MaskedMultipleNegativesRankingLoss` with cached gradients (Gao et al., 2021): large batches in little
+    memory.
 
-    Gradients are those of the plain loss; only ``mini_batch_size`` texts are in the model at a time, each of them twice.
+    Gradients are those of the plain loss; only ``mini_batch_size`` texts are in the model at a time, each of them
+    twice.
 
     Args:
         model: the SentenceTransformer.

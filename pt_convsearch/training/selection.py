@@ -29,7 +29,8 @@ class DevRetrieval(BaseEvaluator):
         corpus: the dev collection, as in ``cs.training_pairs``; a store of texts.
         encoder: makes the PyTerrier encoder of the model in training.
         metric: the measure to select by, e.g. "R@5", "RR", "AP".
-        candidates: qid, docno: rank these passages only (R_10@1-like tasks; MAP over candidates). None: the whole collection.
+        candidates: qid, docno: rank these passages only (R_10@1-like tasks; MAP over candidates). None: the whole
+            collection.
         depth: how deep to search.
     """
 
@@ -88,7 +89,9 @@ class DevRetrieval(BaseEvaluator):
         passages = self._encode(rows, encoder, rows)
         depth = min(self.depth, len(passages))
         if len(asked) == 0:
-            return pd.DataFrame({"qid": [], "docno": [], "score": []}).astype({"qid": str, "docno": str, "score": float})
+            return pd.DataFrame({"qid": [], "docno": [], "score": []}).astype(
+                {"qid": str, "docno": str, "score": float}
+            )
         scores, found = faiss.knn(queries, passages, depth, metric=faiss.METRIC_INNER_PRODUCT)
         return pd.DataFrame(
             {
@@ -109,7 +112,9 @@ def dev_retrieval(
 ) -> DevRetrieval:
     """The evaluator for ``dev=(topics, qrels, corpus)`` or ``(topics, qrels, corpus, candidates)``."""
     if not isinstance(dev, tuple) or len(dev) not in (3, 4):
-        raise TypeError("dev is (topics, qrels, corpus), or (topics, qrels, corpus, candidates) to rank candidates only")
+        raise TypeError(
+            "dev is (topics, qrels, corpus), or (topics, qrels, corpus, candidates) to rank candidates only"
+        )
     topics, qrels, corpus, *rest = dev
     formed = former(check_queries(topics))
     return DevRetrieval(

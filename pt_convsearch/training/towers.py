@@ -26,7 +26,8 @@ def starting_model(
     """The model to train.
 
     Args:
-        init: a name, folder or SentenceTransformer (which is trained in place); a pair: the query tower and the passage tower.
+        init: a name, folder or SentenceTransformer (which is trained in place); a pair: the query tower and the
+            passage tower.
         towers: 1: both sides share the weights; 2: each has its own, both starting from ``init``.
         pooling: for a plain checkpoint, which does not say.
         similarity: how it will compare; None: as the model says; a plain checkpoint: dot product, as DPR.
@@ -84,7 +85,10 @@ def sides(model: SentenceTransformer, max_query_length: int, max_passage_length:
     """How queries and passages are read: lengths bounded by the model, its own prompts."""
     query = Side("query", _bounded(model, "query", max_query_length), "left", _prompt(model, "query"))
     passage = Side(
-        "document", _bounded(model, "document", max_passage_length), "right", _prompt(model, "document", "passage", "corpus")
+        "document",
+        _bounded(model, "document", max_passage_length),
+        "right",
+        _prompt(model, "document", "passage", "corpus"),
     )
     return query, passage
 

@@ -38,7 +38,7 @@ class PairsTrainer(SentenceTransformerTrainer):
         self.accelerator.even_batches = False
         workers = self.args.dataloader_num_workers
         loader: DataLoader[Any] = DataLoader(
-            self.train_dataset,
+            self.train_dataset,  # type: ignore[arg-type]
             batch_sampler=self.batches,
             collate_fn=self.data_collator,
             num_workers=workers,

@@ -20,11 +20,11 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tiny-bert")
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "who", "hi", "a", "b", "c"]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=64,
+        max_position_embeddings=64, initializer_range=0.1,
     )  # fmt: skip
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     return str(folder)
@@ -45,7 +45,9 @@ class Collection:
             {"docno": f"d{number}", "text": f"{WORDS[first + number]} {WORDS[(first + 7 * number) % 200]}"}
             for number in range(size)
         ]
-        self.qrels = pd.DataFrame({"qid": self.topics.qid, "docno": [f"d{number}" for number in range(size)], "label": 1})
+        self.qrels = pd.DataFrame(
+            {"qid": self.topics.qid, "docno": [f"d{number}" for number in range(size)], "label": 1}
+        )
 
     @property
     def all(self) -> tuple[pd.DataFrame, pd.DataFrame, list[dict[str, Any]]]:
@@ -63,5 +65,9 @@ def pairs(collection: Collection, tmp_path: Path) -> Any:
     import pt_convsearch as cs
 
     return cs.training_pairs(
-        *collection.all, form=cs.X, negatives=cs.RandomNegatives(collection.corpus), num_negatives=2, out=tmp_path / "pairs"
+        *collection.all,
+        form=cs.X,
+        negatives=cs.RandomNegatives(collection.corpus),
+        num_negatives=2,
+        out=tmp_path / "pairs",
     )
