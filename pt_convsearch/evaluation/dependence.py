@@ -16,7 +16,7 @@ from pt_convsearch._files import PathLike
 from pt_convsearch.evaluation.groups import By, groups_of, label_columns
 from pt_convsearch.evaluation.rendering import render
 from pt_convsearch.evaluation.swapping import swapped
-from pt_convsearch.evaluation.systems import Runner, System
+from pt_convsearch.evaluation.systems import Runner, System, progress
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
 from pt_convsearch.measures.agreement import agreement
 from pt_convsearch.topics.checks import check_queries
@@ -151,14 +151,15 @@ def shortcut_dependence(
     questions = topics[later].reset_index(drop=True)
     judged = None if qrels is None else judgments(read_qrels(qrels) if isinstance(qrels, str | os.PathLike) else qrels)
 
-    runner = Runner(questions, batch_size)
-    runs = {"full": runner.run("full", full)[0], "without": runner.run("without", without)[0]}
+    runner = Runner(questions, (full, without), batch_size)
+    pair = {"full": full, "without": without}
+    runs = {name: runner.run(name, system)[0] for name, system in progress(pair, verbose)}
     if control is not None:
         if not isinstance(full, pt.Transformer):
             raise ValueError(
                 "control='swapped' searches anew with other questions: give the pipeline, not a frame of results"
             )
-        runs["swapped"] = Runner(swapped(questions, seed=seed), batch_size).run("swapped", full)[0]
+        runs["swapped"] = Runner(swapped(questions, seed=seed), (full,), batch_size).run("swapped", full)[0]
     per_query = _per_query(questions, runs, judged, named, k, rbo_p, list(dict.fromkeys(label_columns(by))))
     summary = pd.DataFrame(
         [

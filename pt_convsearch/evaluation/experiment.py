@@ -18,7 +18,7 @@ from pt_convsearch.evaluation.table import Cells
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
 from pt_convsearch.measures.runs import Ties
 from pt_convsearch.measures.significance import Test
-from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.checks import as_ids, check_queries
 
 MRT = "mrt"
 
@@ -134,7 +134,7 @@ def Experiment(
     judged = judged.of(pd.Index(evaluated["qid"]))
 
     searched = topics[has_judgment] if filter_by_qrels else topics
-    runner = Runner(searched, batch_size, save_dir, save_mode)
+    runner = Runner(searched, list(named.values()), batch_size, save_dir, save_mode)
     values: dict[str, pd.DataFrame] = {}
     without_results: dict[str, int] = {}
     empty: dict[str, set[str]] = {}
@@ -143,7 +143,7 @@ def Experiment(
     for name, system in progress(named, verbose):
         results, times[name] = runner.run(name, system)
         values[name] = _with_name(name, results, judged, measures, ties)
-        answered = evaluated["qid"].isin(results["qid"].astype(str)).to_numpy(dtype=bool)
+        answered = evaluated["qid"].isin(as_ids(results["qid"].drop_duplicates(), "qid")).to_numpy(dtype=bool)
         without_results[name] = int((~answered).sum())
         empty[name] = {
             group

@@ -145,9 +145,9 @@ def _notes(table: pd.DataFrame, how: _Style) -> list[str]:
     questions = table.attrs.get("questions")
     if questions:
         unit = "conversations' means" if table.attrs.get("average") == "conversation" else "judged questions"
-        lines.append(
-            f"Means over {unit}; {questions['judged']:,} of {questions['topics']:,} questions judged, others left out."
-        )
+        left_out = "; the others are left out" if questions["unjudged"] else ""
+        judged = f"{questions['judged']:,} of {questions['topics']:,} questions judged"
+        lines.append(f"Means over {unit}: {judged}{left_out}.")
         none = [f"{name} {count:,}" for name, count in questions["without_results"].items() if count]
         if none:
             lines.append(f"Judged questions without results, counted 0: {'; '.join(none)}.")

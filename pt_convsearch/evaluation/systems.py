@@ -86,12 +86,14 @@ class Runner:
 
     Args:
         topics: what to search.
+        systems: all that will be run: results are kept in memory only where an equal system comes later.
         batch_size: questions per call; all at once where None.
         save_dir: folder of ``{name}.res.gz``; made where it is missing.
         save_mode: what to do with a file that is there: "reuse" it, "overwrite" it, "warn" and overwrite, or "error".
     """
 
     topics: pd.DataFrame
+    systems: Sequence[System]
     batch_size: int | None = None
     save_dir: PathLike | None = None
     save_mode: str = "warn"
@@ -125,7 +127,8 @@ class Runner:
         found = next((done for done in self._done if _surely_equal(done[0], system)), None)
         if found is None:
             found = (system, *self._search(name, system))
-            self._done.append(found)
+            if sum(_surely_equal(system, other) for other in self.systems) > 1:
+                self._done.append(found)
         else:
             logger.info("%s is the same system as one that has been run: its results are used again", name)
         _, results, milliseconds = found
