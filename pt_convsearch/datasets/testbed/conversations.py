@@ -74,7 +74,7 @@ def conversation(course: Course, number: int, anywhere: Callable[[Iterator[int]]
         yield {
             "qid": f"{identity}_{count}",
             "query": question,
-            "qhistory": list(history),
+            "qhistory": [dict(message) for message in history],
             "qrewrite": rewrite,
             "qtype": turn.qtype,
             "conversation_id": identity,
