@@ -102,7 +102,8 @@ class Form(Stage):
         self.max_tokens = max_tokens if max_tokens is None else int(max_tokens)
         self.tokenizer = tokenizer
         self.mode = mode
-        self._budget: Budget | None = None
+        # made when first used, and anew where pt.GridScan has set another option since
+        self._budget: tuple[tuple[Any, ...], Budget] | None = None
 
     @property
     def label(self) -> str:  # type: ignore[override]
@@ -188,12 +189,13 @@ class Form(Stage):
 
     def _cut(self, said: Iterator[Said]) -> tuple[list[str], list[int]]:
         assert self.max_tokens is not None
-        if self._budget is None:
-            self._budget = Budget(self.max_tokens, self.tokenizer, self.sep, self.mode)
+        options = (self.max_tokens, self.tokenizer, self.sep, self.mode)
+        if self._budget is None or self._budget[0] != options:
+            self._budget = options, Budget(*options)
         texts: list[str] = []
         lost: list[int] = []
         while chunk := list(islice(said, _CHUNK)):
-            some_texts, some_lost = self._budget.cut(chunk)
+            some_texts, some_lost = self._budget[1].cut(chunk)
             texts += some_texts
             lost += some_lost
         cut = sum(count > 0 for count in lost)

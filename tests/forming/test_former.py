@@ -307,6 +307,15 @@ def test_identity() -> None:
     )
 
 
+def test_options_can_be_set_by_a_grid_search() -> None:
+    former = cs.form(cs.X, max_tokens=4)
+    assert former(topic(DUNE))["query"][0] == "Did he write sequels?"
+    former.set_parameter("max_tokens", 7)
+    assert former(topic(DUNE))["query"][0] == "Who wrote Dune? Did he write sequels?"
+    former.set_parameter("parts", cs.CURRENT)
+    assert former(topic(DUNE))["query"][0] == "Did he write sequels?"
+
+
 def test_inspection_and_schematic() -> None:
     former = cs.form(cs.X - cs.CURRENT)
     assert pt.inspect.transformer_inputs(former) == [["qid", "query", "qhistory"]]
