@@ -61,10 +61,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=5_000, help="how many topics (default 5000)")
     parser.add_argument("--turns", type=int, default=10, help="turns of each conversation (default 10)")
-    parser.add_argument("--words", type=int, nargs=2, default=(7, 30), metavar=("Q", "A"), help="words of a question and of an answer")
+    parser.add_argument(
+        "--words", type=int, nargs=2, default=(7, 30), metavar=("Q", "A"), help="words of a question and of an answer"
+    )
     parser.add_argument("--max-tokens", type=int, default=128, help="the budget (default 128)")
-    parser.add_argument("--tokenizer", help="name or path of a Hugging Face tokenizer; without it the budget counts words")
-    parser.add_argument("--docs", type=int, default=50_000, help="documents of the BM25 index searched for comparison; 0: none")
+    parser.add_argument(
+        "--tokenizer", help="name or path of a Hugging Face tokenizer; without it the budget counts words"
+    )
+    parser.add_argument(
+        "--docs", type=int, default=50_000, help="documents of the BM25 index searched for comparison; 0: none"
+    )
     parser.add_argument("--searched", type=int, default=200, help="how many topics are searched for comparison")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each; the median counts")
     parser.add_argument("--seed", type=int, default=1)
@@ -74,12 +80,21 @@ def main() -> None:
     topics = made_topics(options.topics, options.turns, tuple(options.words), options.seed)
     budget = {"max_tokens": options.max_tokens, "tokenizer": options.tokenizer}
     formers = {name: cs.form(parts) for name, parts in FORMS.items()}
-    formers |= {f"{name}, {options.max_tokens} tokens": cs.form(parts, sep=" [SEP] ", **budget) for name, parts in FORMS.items()}
+    formers |= {
+        f"{name}, {options.max_tokens} tokens": cs.form(parts, sep=" [SEP] ", **budget) for name, parts in FORMS.items()
+    }
     stages = {name: (former, topics) for name, former in formers.items()}
     with tempfile.TemporaryDirectory() as folder:
         if options.docs:
-            answers = made_topics(options.docs // (options.turns - 1) + 1, options.turns, tuple(options.words), options.seed + 1)
-            texts = [message["content"] for history in answers["qhistory"] for message in history if message["role"] == "assistant"]
+            answers = made_topics(
+                options.docs // (options.turns - 1) + 1, options.turns, tuple(options.words), options.seed + 1
+            )
+            texts = [
+                message["content"]
+                for history in answers["qhistory"]
+                for message in history
+                if message["role"] == "assistant"
+            ]
             corpus = [{"docno": str(number), "text": text} for number, text in enumerate(texts[: options.docs])]
             index = cs.BM25Index(Path(folder) / "index").index(corpus)
             stages["BM25 on X"] = (index.bm25(num_results=100), cs.form(cs.X)(topics.head(options.searched)))
