@@ -90,45 +90,47 @@ class RM3(Stage):
         return topics.assign(query_toks=pd.Series(toks, dtype=object))
 
     def _feedback(self, rows: np.ndarray, docnos: np.ndarray, scores: np.ndarray) -> dict[int, dict[str, float]]:
+        """The feedback terms of each query, summing to 1: ``rows`` says which query a document was found for."""
         reading = self.index._reading
-        starts, terms, tfs = reading.forward(reading.doc_ids(docnos.tolist()))
-        doc_of = np.repeat(np.arange(len(rows)), np.diff(starts))
-        kept = self._candidates(terms)
-        terms, tfs, doc_of = terms[kept].astype(np.int64), tfs[kept].astype(np.float64), doc_of[kept]
-        names = self._names(terms)
-        best = _top_of_groups(doc_of, tfs, names, int(self.fb_terms))
-        terms, tfs, doc_of, names = terms[best], tfs[best], doc_of[best], names[best]
-        sums = np.bincount(doc_of, tfs, minlength=len(rows))
+        starts, ids, tfs = reading.forward(reading.doc_ids(docnos.tolist()))
+        docs = np.repeat(np.arange(len(rows)), np.diff(starts))
+        terms, ids, names = self._by_name(ids.astype(np.int64))
+        kept = self._candidates(names, reading.df(ids))[terms]
+        terms, docs, weights = terms[kept], docs[kept], tfs[kept].astype(np.float64)
+        best = _top_of_groups(docs, weights, terms, int(self.fb_terms))
+        terms, docs, weights = terms[best], docs[best], weights[best]
+        sums = np.bincount(docs, weights, minlength=len(rows))
         totals = np.bincount(rows, scores)[rows]
         shares = np.divide(scores, totals, out=np.zeros_like(scores), where=totals != 0)
-        weights = tfs / sums[doc_of] * shares[doc_of]
+        weights = weights / sums[docs] * shares[docs]
         # the same term in several documents of one query
-        num_terms = len(reading.offsets)
-        keys, at = np.unique(rows[doc_of] * num_terms + terms, return_inverse=True)
-        weights = np.bincount(at, weights, minlength=len(keys))
-        query_of, terms = keys // num_terms, keys % num_terms
-        names = self._names(terms)
-        best = _top_of_groups(query_of, weights, names, int(self.fb_terms))
-        query_of, names, weights = query_of[best], names[best], weights[best]
-        total = np.bincount(query_of, weights, minlength=int(rows.max()) + 1)
+        pairs, at = np.unique(rows[docs] * max(1, len(names)) + terms, return_inverse=True)
+        weights = np.bincount(at, weights, minlength=len(pairs))
+        queries, terms = np.divmod(pairs, max(1, len(names)))
+        best = _top_of_groups(queries, weights, terms, int(self.fb_terms))
+        queries, terms, weights = queries[best], terms[best], weights[best]
+        total = np.bincount(queries, weights, minlength=int(rows.max()) + 1)[queries]
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
         found: dict[int, dict[str, float]] = {}
-        for query, name, weight in zip(query_of.tolist(), names.tolist(), weights.tolist(), strict=True):
-            if weight > 0:
-                found.setdefault(query, {})[name] = weight / float(total[query])
+        for query, term, weight in zip(queries.tolist(), terms.tolist(), weights.tolist(), strict=True):
+            found.setdefault(query, {})[names[term]] = weight
         return found
 
-    def _names(self, terms: np.ndarray) -> np.ndarray:
-        unique, at = np.unique(terms, return_inverse=True)
-        return np.asarray(self.index._reading.lexicon.take(unique).to_pylist(), dtype=object)[at]
+    def _by_name(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """Terms numbered in the order of the alphabet; the index's numbers and the names in that order."""
+        unique, at = np.unique(ids, return_inverse=True)
+        names = self.index._reading.lexicon.take(unique).to_pylist()
+        order = sorted(range(len(names)), key=names.__getitem__)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        return place[at], unique[order], [names[i] for i in order]
 
-    def _candidates(self, terms: np.ndarray) -> np.ndarray:
-        reading = self.index._reading
-        if reading.num_docs < SMALL:
-            return np.ones(len(terms), dtype=bool)
-        unique, at = np.unique(terms, return_inverse=True)
-        names = reading.lexicon.take(unique.astype(np.int64)).to_pylist()
+    def _candidates(self, names: list[str], df: np.ndarray) -> np.ndarray:
+        num_docs = self.index.num_docs
+        if num_docs < SMALL:
+            return np.ones(len(names), dtype=bool)
         plain = np.array([2 <= len(name) <= 20 and name.isalnum() for name in names], dtype=bool)
-        return (plain & (reading.df(unique.astype(np.int64)) <= 0.1 * reading.num_docs))[at]
+        return plain & (df <= 0.1 * num_docs)
 
     def _mixed(self, query: str | dict[str, float], feedback: dict[str, float]) -> dict[str, float]:
         original: dict[str, Any] = query if isinstance(query, dict) else Counter(self.index.analyze(query))
@@ -140,10 +142,9 @@ class RM3(Stage):
         return {term: value for term, value in mixed.items() if value > 0}
 
 
-def _top_of_groups(groups: np.ndarray, weights: np.ndarray, names: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k largest weights of each group; equal weights in the order of the names."""
-    by_name = np.unique(names.astype(str), return_inverse=True)[1] if len(names) else np.zeros(0, dtype=np.int64)
-    order = np.lexsort((by_name, -weights, groups))
-    starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0]) if len(order) else np.zeros(0, dtype=np.int64)
-    position = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+def _top_of_groups(groups: np.ndarray, weights: np.ndarray, terms: np.ndarray, k: int) -> np.ndarray:
+    """Positions of the k largest weights of each group; equal weights in the order of the terms."""
+    order = np.lexsort((terms, -weights, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    position = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
     return order[position < k]
