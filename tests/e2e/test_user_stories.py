@@ -196,7 +196,8 @@ def test_dense_and_hybrid(topics: pd.DataFrame, index: cs.BM25Index, minilm: str
     dense = dense_index.retriever(num_results=100)
     found = (cs.form(cs.CURRENT) >> dense)(topics)
     assert found.groupby("qid").size().tolist() == [4, 4, 4]
-    assert found[found.qid == "c1_3"].docno.tolist()[0] == "d2"
+    # 'Who wrote Dune?': the two passages about Dune before those about the moon and about sequels
+    assert set(found[found.qid == "c1_1"].docno.tolist()[:2]) == {"d1", "d2"}
     other = pyterrier_dr.FlexIndex(str(tmp_path / "other.flex"))
     (encoder >> other).index(CORPUS)
     theirs = (encoder >> other.np_retriever(num_results=4))(topics)

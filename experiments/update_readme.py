@@ -1,0 +1,63 @@
+"""Put the measured tables into README.md: what stands between ``<!-- table: … -->`` and ``<!-- /table -->`` is made from results.csv files.
+
+    python experiments/update_readme.py            # rewrite
+    python experiments/update_readme.py --check    # exit status 1 if README differs from the results
+
+A marker names a results.csv below experiments/results and the measures to show, one table with a column per group and measure:
+``<!-- table: mtrag/human R@10 -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+MARKER = re.compile(r"(<!-- table: (?P<source>\S+) (?P<measures>.+?) -->\n).*?(<!-- /table -->)", re.DOTALL)
+
+
+def table(source: str, measures: list[str]) -> str:
+    """The Markdown of one table: a row per system, a column per group and measure, n in the head, a dash where no value is."""
+    folder = HERE / "results" / source
+    results = pd.read_csv(folder / "results.csv", encoding="utf-8", keep_default_na=False, na_values=[""])
+    results = results[results["measure"].isin(measures)]
+    groups = list(dict.fromkeys(results["group"]))
+    columns = [(group, measure) for group in groups for measure in measures]
+    cells = {(row.system, row.group, row.measure): row.value for row in results.itertuples()}
+    sizes = {group: int(results.loc[results["group"] == group, "n"].max()) for group in groups}
+    multiple = len(measures) > 1
+    head = [f"{group} {measure} (n {sizes[group]})" if multiple else f"{group} (n {sizes[group]})" for group, measure in columns]
+    lines = ["| " + " | ".join([", ".join(measures), *head]) + " |", "|---" * (len(columns) + 1) + "|"]
+    for system in dict.fromkeys(results["system"]):
+        values = [cells.get((system, *column), float("nan")) for column in columns]
+        shown = ["–" if value != value else f"{value:.3f}".replace("0.", ".", 1) if value < 1 else f"{value:.2f}" for value in values]
+        lines.append("| " + " | ".join([system.replace("\\", "\\\\"), *shown]) + " |")
+    meta = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    environment = meta["environment"]
+    lines += ["", f"<sub>`{environment['command']}` at {environment['commit']}, {environment['cpus']} CPU cores.</sub>"]
+    return "\n".join(lines) + "\n"
+
+
+def renewed(text: str) -> str:
+    """README with every table made anew."""
+    return MARKER.sub(lambda m: m[1] + table(m["source"], m["measures"].split(", ")) + m[4], text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    readme = HERE.parent / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    new = renewed(text)
+    if parser.parse_args().check:
+        return int(new != text)
+    readme.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
