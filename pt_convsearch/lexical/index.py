@@ -202,7 +202,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
     def analyze(self, text: str) -> list[str]:
         """The index terms of a text, in order, repeats included, unknown ones too."""
-        return self._reading.analyzer(text)
+        return self._reading.analyze(text)
 
     def term_ids(self, terms: Iterable[str]) -> np.ndarray:
         """The numbers of terms as they stand in the index (see :meth:`analyze`), -1 for unknown ones; int64."""

@@ -68,6 +68,7 @@ class Reading:
         self._stored: dict[str, Strings] = {}
         self._lock = threading.Lock()
         self._term_ids = _TermIds(self.lexicon)
+        self._analyzed = _Analyzed(self.analyzer)
         self._chunks = _Chunks(self.analyzer, self._term_ids)
 
     def check(self, given: dict[str, Any]) -> None:
@@ -133,6 +134,12 @@ class Reading:
         term_offsets = np.zeros_like(offsets)
         kernels.collapse(ids, offsets, terms, weights, term_offsets)
         return Terms(term_offsets, terms[: term_offsets[-1]], weights[: term_offsets[-1]])
+
+    def analyze(self, text: str) -> list[str]:
+        """The index terms of a text, in order, unknown ones too."""
+        if not self.analyzer.by_chunk:
+            return self.analyzer(text)
+        return list(itertools.chain.from_iterable(map(self._analyzed.__getitem__, text.split())))
 
     def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
         """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
@@ -240,6 +247,22 @@ class _TermIds(dict[str, int]):
             self.clear()
         number = self[term] = int(self._lexicon.find([term])[0])
         return number
+
+
+class _Analyzed(dict[str, list[str]]):
+    """The index terms of pieces of text between white space, remembered."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        super().__init__()
+        self._analyzer = analyzer
+
+    def __missing__(self, chunk: str) -> list[str]:
+        terms = self._analyzer(chunk)
+        if len(chunk) <= LONGEST_CACHED:
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[chunk] = terms
+        return terms
 
 
 class _Chunks(dict[str, Any]):
