@@ -94,11 +94,11 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
         # a clone of the repository: the distributor's own folders tell them apart
         exact = [place for place in found if place.as_posix().endswith(tuple(f"/{name}" for name in names))]
         found = exact or found
-        if len({_digest(place) for place in found}) > 1:
-            shown = ", ".join(map(str, found[:3]))
-            raise ValueError(
-                f"several different files called {found[0].name!r}: {shown}: give the one meant with files="
-            )
+    if len(found) > 1 and file.sha256 is not None:
+        found = [place for place in found if any(_agree(one, file) for one in _fingerprints(place))] or found
+    if len(found) > 1 and len({_digest(place) for place in found}) > 1:
+        shown = ", ".join(map(str, found[:3]))
+        raise ValueError(f"several different files called {found[0].name!r}: {shown}: give the one meant with files=")
     return found[0] if found else None
 
 
@@ -163,7 +163,11 @@ def _fetched(source: Source, file: File, *, name: str, verify: bool, verbose: bo
         outer = obtain(source, source.file(file.archive), name=name, offline=False, verify=verify, verbose=verbose)
         return _from_archive(source, file, outer)
     assert file.url is not None
-    target = download(file.url, home() / source.key / file.name, size=file.size, sha256=file.sha256, verbose=verbose)
+    target = home() / source.key / file.name
+    try:
+        download(file.url, target, size=file.size, sha256=file.sha256, verbose=verbose)
+    except ConnectionError as error:
+        raise ConnectionError(f"{error}. {_how_to_supply(source, file, name, None, None)}") from error
     write_json(_note(source), {**_sizes(source), file.name: target.stat().st_size})
     return target
 
@@ -203,7 +207,11 @@ def _show_licence(source: Source) -> None:
     if not mark.exists():
         # a warning, so that it is seen where nobody set up logging
         logger.warning(
-            "%s. Licence: %s. Please cite: %s. See %s", source.title, source.licence, source.citation, source.homepage
+            "%s. Licence: %s. Please cite: %s. See %s",
+            source.title,
+            source.licence.rstrip("."),
+            source.citation,
+            source.homepage,
         )
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
@@ -264,15 +272,21 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def _how_to_supply(source: Source, file: File, name: str, path: Path | None, offline: bool) -> str:
+def _how_to_supply(source: Source, file: File, name: str, path: Path | None, offline: bool | None) -> str:
     place = f"{path} (and the folders below it)" if path is not None else home() / source.key / file.name
     lines = [f"convsearch:{name} needs the file {file.name!r} ({source.title}), which is not in {place}."]
     archive = source.file(file.archive) if file.archive else None
     url = file.url or (archive.url if archive else None)
     if url:
         within = f" (in it: {file.name})" if archive else ""
-        why = "this run is offline" if offline else "path= is given, so nothing is fetched"
-        lines.append(f"It is published at {url}{within}; {why}.")
+        why = (
+            "; this run is offline"
+            if offline
+            else "; path= is given, so nothing is fetched"
+            if path is not None
+            else ""
+        )
+        lines.append(f"It is published at {url}{within}{why}.")
     elif file.how:
         lines.append(file.how)
     lines.append(

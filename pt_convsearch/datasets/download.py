@@ -15,7 +15,7 @@ from pt_convsearch._files import write_json
 
 logger = logging.getLogger(__name__)
 _BLOCK = 1 << 16
-_TRIES = 5
+_TRIES = 3
 
 
 def download(

@@ -90,6 +90,25 @@ def test_a_clone_with_several_of_that_name(tmp_path):
         find(source(), source().file("qrels"), tmp_path / "mine")
 
 
+def test_of_several_the_one_with_the_known_checksum(tmp_path):
+    for folder, raw in (("a", b"other"), ("b", TEXT), ("c", b"third")):
+        put(tmp_path / "mine" / folder / "qrels.txt", raw)
+    assert get(source(sha256=DIGEST), path=tmp_path / "mine") == tmp_path / "mine" / "b" / "qrels.txt"
+
+
+def test_no_connection_is_told_with_the_ways_around_it(monkeypatch):
+    from pt_convsearch.datasets import cache
+
+    def fail(url, target, **options):
+        raise ConnectionError(f"{url}: no answer")
+
+    monkeypatch.setattr(cache, "download", fail)
+    with pytest.raises(
+        ConnectionError, match=r"no answer\. convsearch:toy needs the file '2020/qrels\.txt'.*path=FOLDER"
+    ):
+        get(source(), offline=False)
+
+
 def test_what_is_missing_is_said_with_where_and_how(tmp_path):
     with pytest.raises(FileNotFoundError) as told:
         get(source())
