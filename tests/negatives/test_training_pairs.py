@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from test_miners import Fixed
+from .test_miners import Fixed
 
 import pt_convsearch as cs
 
