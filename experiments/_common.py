@@ -33,7 +33,7 @@ def arguments(doc: str | None, *, data: str, quick: str) -> argparse.ArgumentPar
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help=data)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results.csv, results.json and tables go")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results and tables go")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-dense", action="store_true", help="only the lexical rows")
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -49,7 +49,7 @@ def engines(
     b: float = 0.4,
     num_results: int = 100,
 ) -> list[Engine]:
-    """BM25 and, if asked for, the untrained all-MiniLM-L6-v2 over a collection; the indexes are written into ``folder``."""
+    """BM25 and, if asked for, the untrained all-MiniLM-L6-v2 over a collection; indexes are written into ``folder``."""
     index = cs.BM25Index(folder / "passages.bm25").index(corpus())
     found = [Engine("BM25", index.bm25(num_results=num_results, k1=k1, b=b))]
     say("indexed with BM25")

@@ -2,9 +2,9 @@
 
     python experiments/irc.py --data irc-dialogues --out out/irc
 
-Penha & Hauff's task: given the dialogue so far, find the next message among all responses. The collection is the responses of
-the training split and of the one that is searched, as in the paper; every response of equal text is relevant ("equal-text"), so R@k is a fraction of copies and Success@k
-is the paper's recall.
+Penha & Hauff's task: given the dialogue so far, find the next message among all responses. The collection is the
+responses of the training split and of the one that is searched, as in the paper; every response of equal text is
+relevant ("equal-text"), so R@k is a fraction of copies and Success@k is the paper's recall.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main(argv: list[str] | None = None) -> None:
             seed=options.seed,
             on_step=say,
         )
-    finish(study, options.out, {"data": f"irc/{options.split}", "collection": options.collection, "duplicates": "equal-text", "k1": 0.9, "b": 0.4})
+    settings = {"data": f"irc/{options.split}", "collection": options.collection, "duplicates": "equal-text"}
+    finish(study, options.out, settings)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python experiments/mtrag.py --data mtrag/mini --out out/mtrag
 
-Two parts: the turns of MTRAG all of whose relevant passages have text ("human": question types first, no-switch, switch,
-switch-back, derived from the source documents of the relevant passages), and MTRAG-UN ("un": one question a conversation, with the
-agent's answers in its history). The collection is the pool of their judged passages, not the full corpora: absolute
-values are higher than on those; what is compared is the forms of one question on one collection.
+Two parts: the turns of MTRAG all of whose relevant passages have text ("human": question types first, no-switch,
+switch, switch-back, derived from the source documents of the relevant passages), and MTRAG-UN ("un": one question a
+conversation, with the agent's answers in its history). The collection is the pool of their judged passages, not the
+full corpora: absolute values are higher than on those; what is compared is the forms of one question on one collection.
 """
 
 from __future__ import annotations

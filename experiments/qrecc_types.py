@@ -2,9 +2,10 @@
 
     python experiments/qrecc_types.py --data qrecc-labels --out out/qrecc-types
 
-Reads the judgments and the published question types, and counts what is left once questions without a gold passage are dropped:
-267 first, 573 switch, 279 no-switch. Then derives the types that follow from the structure alone (first = NQ or TREC and t = 1; switch and
-no-switch together = NQ or TREC, t > 1, the question and the one before it both with gold), and compares: 852.
+Reads the judgments and the published question types, and counts what is left once questions without a gold passage
+are dropped: 267 first, 573 switch, 279 no-switch. Then derives the types that follow from the structure alone (first =
+NQ or TREC and t = 1; switch and no-switch together = NQ or TREC, t > 1, the question and the one before it both with
+gold), and compares: 852.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def count(folder: Path) -> pd.DataFrame:
-    """Counts of the published types, before and after dropping questions without gold, and of the structural rule."""
+    """Counts of the published types, with and without questions that have no gold, and of the structural rule."""
     published = formats.read_json(folder / "test_question_types.json")
-    judged = {qid: {docno for docno in golds if docno} for qid, golds in formats.read_json(folder / "qrels.txt").items()}
+    judgments = formats.read_json(folder / "qrels.txt")
+    judged = {qid: {docno for docno in golds if docno} for qid, golds in judgments.items()}
     with_gold = {qid for qid, golds in judged.items() if golds}
     rows = []
     for label in ("trec", "nq", "quac", "first", "switch", "no-switch"):
@@ -48,7 +50,8 @@ def count(folder: Path) -> pd.DataFrame:
     rows.append(("structure", "switch or no-switch", sum(before(qid) in with_gold for qid in later)))
     rows.append(("structure", "no gold before", sum(before(qid) not in with_gold for qid in later)))
     first = [qid for qid in [*published["trec"], *published["nq"]] if turn(qid) == 1]
-    rows += [("structure", "first", len(first)), ("structure", "first with a gold passage", len(with_gold & set(first)))]
+    rows.append(("structure", "first", len(first)))
+    rows.append(("structure", "first with a gold passage", len(with_gold & set(first))))
     return pd.DataFrame(rows, columns=["source", "label", "n"])
 
 

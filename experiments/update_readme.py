@@ -1,10 +1,10 @@
-"""Put the measured tables into README.md: what stands between ``<!-- table: … -->`` and ``<!-- /table -->`` is made from results.csv files.
+"""Put the measured tables into README.md.
 
     python experiments/update_readme.py            # rewrite
     python experiments/update_readme.py --check    # exit status 1 if README differs from the results
 
-A marker names a results.csv below experiments/results and the measures to show, one table with a column per group and measure:
-``<!-- table: mtrag/human R@10 -->``.
+What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
+column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARKER = re.compile(r"(<!-- table: (?P<source>\S+) (?P<measures>.+?) -->\n).*?(<
 
 
 def table(source: str, measures: list[str]) -> str:
-    """The Markdown of one table: a row per system, a column per group and measure, n in the head, a dash where no value is."""
+    """The Markdown of one table: a row per system, a column per group and measure, n in the head, a dash for none."""
     folder = HERE / "results" / source
     results = pd.read_csv(folder / "results.csv", encoding="utf-8", keep_default_na=False, na_values=[""])
     results = results[results["measure"].isin(measures)]
@@ -29,17 +29,20 @@ def table(source: str, measures: list[str]) -> str:
     columns = [(group, measure) for group in groups for measure in measures]
     cells = {(row.system, row.group, row.measure): row.value for row in results.itertuples()}
     sizes = {group: int(results.loc[results["group"] == group, "n"].max()) for group in groups}
-    multiple = len(measures) > 1
-    head = [f"{group} {measure} (n {sizes[group]})" if multiple else f"{group} (n {sizes[group]})" for group, measure in columns]
+    named = (lambda group, measure: f"{group} {measure}") if len(measures) > 1 else (lambda group, measure: group)
+    head = [f"{named(group, measure)} (n {sizes[group]})" for group, measure in columns]
     lines = ["| " + " | ".join([", ".join(measures), *head]) + " |", "|---" * (len(columns) + 1) + "|"]
     for system in dict.fromkeys(results["system"]):
         values = [cells.get((system, *column), float("nan")) for column in columns]
-        shown = ["–" if value != value else f"{value:.3f}".replace("0.", ".", 1) if value < 1 else f"{value:.2f}" for value in values]
-        lines.append("| " + " | ".join([system.replace("\\", "\\\\"), *shown]) + " |")
+        lines.append("| " + " | ".join([system.replace("\\", "\\\\"), *map(_shown, values)]) + " |")
     meta = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     environment = meta["environment"]
     lines += ["", f"<sub>`{environment['command']}` at {environment['commit']}, {environment['cpus']} CPU cores.</sub>"]
     return "\n".join(lines) + "\n"
+
+
+def _shown(value: float) -> str:
+    return "–" if value != value else f"{value:.3f}"
 
 
 def renewed(text: str) -> str:

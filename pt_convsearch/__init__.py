@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 # public name -> the room it lives in
 _ROOMS: dict[str, tuple[str, ...]] = {
     "forming": (
-        "ANSWERS", "CURRENT", "FIRST_QUESTION", "LAST_ANSWER", "LAST_QUESTION", "LAST_UTTERANCE", "QUESTIONS", "REWRITE", "X",
-        "Form", "Parts", "form", "last",
+        "ANSWERS", "CURRENT", "FIRST_QUESTION", "LAST_ANSWER", "LAST_QUESTION", "LAST_UTTERANCE", "QUESTIONS",
+        "REWRITE", "X", "Form", "Parts", "form", "last",
     ),
     "lexical": ("BM25Index", "bm25"),
     "dense": ("BiEncoder", "DenseIndex"),
@@ -31,7 +31,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "evaluation": ("Experiment", "QuestionTypes", "plots", "render", "shortcut_dependence"),
     "datasets": ("dataset",),
 }  # fmt: skip
-_PACKAGES = ("topics", "measures", "forming", "lexical", "dense", "reranking", "negatives", "training", "evaluation", "datasets")
+_PACKAGES = ("topics", "measures", *_ROOMS)
 _ORIGIN = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = ["__version__", *sorted(_ORIGIN), "topics"]

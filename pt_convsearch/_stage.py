@@ -1,4 +1,4 @@
-"""What every transformer of ours has in common: identity that follows its settings, a schematic that needs no network."""
+"""What all our transformers have in common: identity that follows their settings, a schematic without a network."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, pd.DataFrame):
-        return ("frame", tuple(map(str, value.columns)), tuple(_frozen(value[column].tolist()) for column in value.columns))
+        columns = tuple(map(str, value.columns))
+        return ("frame", columns, tuple(_frozen(value[column].tolist()) for column in value.columns))
     try:
         hash(value)
     except TypeError:

@@ -16,7 +16,8 @@ def parser() -> argparse.ArgumentParser:
     """The parser with all its sub-commands; nothing heavy is imported for it."""
     top = argparse.ArgumentParser(prog="python -m pt_convsearch", description="Conversational search for PyTerrier.")
     top.add_argument("--version", action="version", version=f"pt_convsearch {__version__}")
-    top.add_argument("--log", default="warning", choices=["debug", "info", "warning", "error"], help="what is logged to stderr")
+    levels = ["debug", "info", "warning", "error"]
+    top.add_argument("--log", default="warning", choices=levels, help="what is logged to stderr")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in _COMMANDS:
         importlib.import_module(f"pt_convsearch.commands.{name}").add_parser(commands)

@@ -18,12 +18,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "quickstart",
         help="build the testbed, search it with and without the question, print the table",
-        description="Builds the embedded testbed, indexes it with BM25 and (where pt-convsearch[minilm] is installed) with "
-        "all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type and the shortcut "
-        "dependence, and writes results.csv, results.json and shortcut.png.",
+        description="Builds the embedded testbed, indexes it with BM25 and, where pt-convsearch[minilm] is there, "
+        "with all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type and "
+        "the shortcut dependence, and writes results.csv, results.json and shortcut.png.",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results and indexes are written")
-    parser.add_argument("--size", type=int, default=150, metavar="N", help="conversations in the test split (default 150)")
+    parser.add_argument("--size", type=int, default=150, metavar="N", help="test conversations (default 150)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the testbed and of the control (default 1)")
     parser.add_argument("--no-dense", action="store_true", help="leave the dense rows out")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     data = cs.dataset("testbed", **options)
     topics, qrels = data.get_topics(), data.get_qrels()
     passages = sum(1 for _ in data.get_corpus_iter())
-    say(f"testbed: {topics['conversation_id'].nunique():,} conversations, {len(topics):,} questions, {passages:,} passages")
+    say(f"testbed: {arguments.size:,} conversations, {len(topics):,} questions, {passages:,} passages")
     timings["testbed"] = time.perf_counter() - began
 
     with tempfile.TemporaryDirectory(prefix="convsearch-") as folder:

@@ -1,4 +1,4 @@
-"""The two files that every command and experiment writes: results.csv (the numbers) and results.json (how they came to be)."""
+"""The two files of commands and experiments: results.csv, the numbers, and results.json, how they came to be."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pt_convsearch import __version__
 from pt_convsearch._files import PathLike, write_json, written
 
 _VERSIONS_OF = (
-    "pyterrier", "pyterrier-dr", "pyterrier-pisa", "torch", "transformers", "sentence-transformers", "faiss-cpu", "numba", "numpy",
-    "pandas", "scipy", "ir-measures",
+    "pyterrier", "pyterrier-dr", "pyterrier-pisa", "torch", "transformers", "sentence-transformers", "faiss-cpu",
+    "numba", "numpy", "pandas", "scipy", "ir-measures",
 )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, with "+changes" where files differ; None when installed elsewhere."""
+    """The commit of the checkout this runs from, "+changes" where files differ; None when installed elsewhere."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""The shortcut study: the same forms of every question on the same engines, one table, and how much the question mattered."""
+"""The shortcut study: the same forms of every question on the same engines, and how much the question mattered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Engine:
     Args:
         name: what rows of the table begin with, e.g. ``"BM25"``.
         retriever: Q -> R.
-        form_options: options of :func:`pt_convsearch.form` for this engine: separator, token budget.
+        form_options: options of :func:`pt_convsearch.form` for this engine: separator, token budget, repeats (of the
+            parts that a form holds).
         after: an R -> R stage that every system of this engine ends with, e.g. ``cs.DropSeen()``.
     """
 
@@ -49,7 +50,10 @@ class Engine:
 
     def system(self, parts: forming.Parts) -> pt.Transformer:
         """The pipeline that searches this engine with the given parts of the conversation."""
-        pipeline = forming.form(parts, **self.form_options) >> self.retriever
+        options = dict(self.form_options)
+        if options.get("repeat"):  # a form says nothing twice that it does not say at all
+            options["repeat"] = {part: times for part, times in options["repeat"].items() if part & parts}
+        pipeline = forming.form(parts, **options) >> self.retriever
         return pipeline if self.after is None else pipeline >> self.after
 
 
@@ -71,11 +75,13 @@ class Study:
         table: the table of :func:`Experiment`.
         dependence: engine name -> the result of :func:`shortcut_dependence`.
         timings: seconds by step.
+        per_query: name, qid, measure, value behind the table.
     """
 
     table: pd.DataFrame
     dependence: dict[str, Any]
     timings: dict[str, float]
+    per_query: pd.DataFrame
 
     def dependence_table(self) -> pd.DataFrame:
         """The figures of shortcut dependence, one row per engine and group."""
@@ -114,13 +120,14 @@ def shortcut_study(
     A form that needs a column which the topics lack (``rewrite`` without ``qrewrite``) is left out with a log line.
 
     Args:
-        engines: what to search with.
+        engines: what to search with; engines that share a retriever (with and without seen passages, say) share its
+            searches.
         topics: the topics frame.
         qrels: qid, docno, label.
         measures: measures of ir_measures, e.g. ``[RR, R@5, R@10, R@100]``.
         forms: name -> parts; must hold the forms of the dependence, ``X_t`` and ``X_t\\q_t``.
         by: as in :func:`Experiment`.
-        dependence_by: label column for the dependence; ``by`` where it is a column, by default.
+        dependence_by: groups for the dependence, likewise; ``by`` where it is a column, by default.
         control: as in :func:`shortcut_dependence`.
         seed: for the control.
         verbose: show progress.
@@ -140,12 +147,13 @@ def shortcut_study(
             del forms[name]
     timings: dict[str, float] = {}
     say = on_step or (lambda text: None)
-    # forms of one question often coincide (every form of a first turn), and table and dependence ask for the same rankings
-    engines = [replace(engine, retriever=_Kept(engine.retriever)) for engine in engines]
+    # forms of one question often coincide (all of a first turn), and table and dependence ask for the same rankings
+    kept = {id(engine.retriever): _Kept(engine.retriever) for engine in engines}
+    engines = [replace(engine, retriever=kept[id(engine.retriever)]) for engine in engines]
     systems = {f"{engine.name} {name}": engine.system(parts) for engine in engines for name, parts in forms.items()}
     say(f"{len(systems)} systems on {len(topics):,} questions")
     start = time.perf_counter()
-    table = Experiment(systems, topics, qrels, list(measures), by=by, verbose=verbose)
+    table, per_query = Experiment(systems, topics, qrels, list(measures), by=by, perquery="both", verbose=verbose)
     timings["experiment"] = time.perf_counter() - start
     if dependence_by is None and isinstance(by, str):
         dependence_by = by
@@ -163,7 +171,7 @@ def shortcut_study(
             seed=seed,
         )
         timings[f"dependence {engine.name}"] = time.perf_counter() - start
-    return Study(table, dependence, timings)
+    return Study(table, dependence, timings, per_query)
 
 
 class _Kept(pt.Transformer):
@@ -177,7 +185,7 @@ class _Kept(pt.Transformer):
         keys = list(zip(topics["qid"], topics["query"], strict=True))
         new = [key not in self._found for key in keys]
         if any(new) or not keys:
-            results = self.retriever(topics[new])
+            results = self.retriever.transform(topics[new])
             by_qid = dict(iter(results.groupby("qid", sort=False)))
             for key in (key for key, unknown in zip(keys, new, strict=True) if unknown):
                 self._found[key] = by_qid.get(key[0], results.iloc[:0])

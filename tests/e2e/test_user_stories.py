@@ -59,7 +59,8 @@ def test_a_log_of_messages_becomes_topics(topics: pd.DataFrame) -> None:
 def test_messages_without_text_and_other_roles() -> None:
     messages = [
         {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image_url", "image_url": {"url": "x"}},
+        {"role": "user", "content": [{"type": "text", "text": "What is"},
+                                     {"type": "image_url", "image_url": {"url": "x"}},
                                      {"type": "text", "text": "this?"}]},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
         {"role": "tool", "content": "a cat"},
@@ -279,7 +280,7 @@ def test_the_logs_own_answers_are_a_collection(topics: pd.DataFrame, tmp_path) -
     assert [m["docno"] for m in task.topics.qhistory[2] if m["role"] == "assistant"] == task.qrels.docno.tolist()
     index = cs.BM25Index(tmp_path / "answers.bm25").index(task.corpus)
     table = cs.Experiment([cs.form(cs.X) >> index.bm25() >> cs.DropSeen()], task.topics, task.qrels, [R @ 1, RR])
-    # 'Who wrote Dune?' finds 'Frank Herbert wrote it.'; turn 2 shares no term with 'In 1965.' once the seen answer is gone
+    # 'Who wrote Dune?' finds 'Frank Herbert wrote it.'; turn 2 shares no term with 'In 1965.' once the seen one is gone
     assert table.iloc[0]["All"]["R@1"] == 0.5
 
 
