@@ -119,7 +119,8 @@ def compare(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 def ours(model: Any, pairs: TrainingPairs, dataset: Any, options: argparse.Namespace, out: Path) -> float:
     timer = clock()
     cs.train(
-        pairs, init=model, out=out, max_steps=options.steps + 1, batch_size=options.batch_size, precision=options.precision,
+        pairs, init=model, out=out, max_steps=options.steps + 1, batch_size=options.batch_size,
+        precision=options.precision,
         max_query_length=options.max_length, max_passage_length=options.max_length, callbacks=[timer],
     )  # fmt: skip
     return timer.seconds
@@ -127,13 +128,14 @@ def ours(model: Any, pairs: TrainingPairs, dataset: Any, options: argparse.Names
 
 def theirs(model: Any, pairs: TrainingPairs, dataset: Any, options: argparse.Namespace, out: Path) -> float:
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import PrinterCallback
 
     timer = clock()
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(out), per_device_train_batch_size=options.batch_size, max_steps=options.steps + 1, learning_rate=3e-5,
-        warmup_steps=1, max_grad_norm=2.0, bf16=options.precision == "bf16", save_strategy="no", report_to="none", disable_tqdm=True,
+        output_dir=str(out), per_device_train_batch_size=options.batch_size, max_steps=options.steps + 1,
+        learning_rate=3e-5, warmup_steps=1, max_grad_norm=2.0, bf16=options.precision == "bf16", save_strategy="no",
+        report_to="none", disable_tqdm=True,
     )  # fmt: skip
     trainer = SentenceTransformerTrainer(
         model=model, args=args, train_dataset=dataset, loss=MultipleNegativesRankingLoss(model), callbacks=[timer]
@@ -156,7 +158,8 @@ def large_batch(options: argparse.Namespace) -> dict[str, Any]:
     before = peak()
     with tempfile.TemporaryDirectory() as folder:
         cs.train(
-            pairs, init=model, out=Path(folder) / "model", max_steps=2, batch_size=options.large_batch, mini_batch_size=16,
+            pairs, init=model, out=Path(folder) / "model", max_steps=2, batch_size=options.large_batch,
+            mini_batch_size=16,
             max_query_length=options.max_length, max_passage_length=options.max_length, precision=options.precision,
         )  # fmt: skip
     return {

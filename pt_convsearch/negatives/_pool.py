@@ -73,7 +73,8 @@ def _pools(
     question = pd.Index(batch["qid"]).get_indexer(pd.Index(found["qid"].astype(str)))
     if (question < 0).any():
         raise ValueError(
-            f"the miner gives results for qids that it was not asked ({first_three(found['qid'][question < 0].unique())})"
+            "the miner gives results for qids that it was not asked "
+            f"({first_three(found['qid'][question < 0].unique())})"
         )
     tally["retrieved"] = len(found)
     tally["questions without any result"] = len(batch) - len(np.unique(question))

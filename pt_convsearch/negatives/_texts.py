@@ -142,8 +142,8 @@ class TextStore:
         if not isinstance(document, dict) or "docno" not in document or self.text_field not in document:
             named = document.get("docno", document) if isinstance(document, dict) else document
             raise ValueError(
-                f"a passage of the corpus ({named!r}) has no docno or no {self.text_field!r}: give dicts with docno and text, "
-                "or name the field in text_field"
+                f"a passage of the corpus ({named!r}) has no docno or no {self.text_field!r}: "
+                "give dicts with docno and text, or name the field in text_field"
             )
         title = document.get(self.title_field) if self.title_field else None
         text = document[self.text_field]
@@ -199,8 +199,8 @@ def _documents(corpus: Any) -> Iterator[dict[str, Any]]:
         return iter(corpus())
     if isinstance(corpus, str | bytes | dict) or not isinstance(corpus, Iterable):
         raise TypeError(
-            f"corpus is a {type(corpus).__name__}: give dicts with docno and text, a frame, a callable that gives an iterator, "
-            "a data set, or a text loader (index.text_loader())"
+            f"corpus is a {type(corpus).__name__}: give dicts with docno and text, a frame, a callable that "
+            "gives an iterator, a data set, or a text loader (index.text_loader())"
         )
     return iter(corpus)
 

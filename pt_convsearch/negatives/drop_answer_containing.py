@@ -51,7 +51,9 @@ class DropAnswerContaining(TextFilter):
 
     def __repr__(self) -> str:
         given = [] if self.answers is None else [f"answers[{len(self.answers)}]"]
-        return f"DropAnswerContaining({', '.join([*given, *([f'min_words={self.min_words}'] if self.min_words != 1 else [])])})"
+        if self.min_words != 1:
+            given.append(f"min_words={self.min_words}")
+        return f"DropAnswerContaining({', '.join(given)})"
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
         if self.answers is None and "answer" not in frame.columns:

@@ -31,8 +31,8 @@ class DropNearDuplicates(TextFilter):
     Example:
         >>> import pandas as pd, pt_convsearch as cs
         >>> qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
-        >>> corpus = [{"docno": "a", "text": "the old man and the sea"}, {"docno": "b", "text": "The old man and a sea"},
-        ...           {"docno": "c", "text": "the sea"}]
+        >>> corpus = [{"docno": "a", "text": "the old man and the sea"},
+        ...           {"docno": "b", "text": "The old man and a sea"}, {"docno": "c", "text": "the sea"}]
         >>> found = pd.DataFrame({"qid": "1", "docno": ["b", "c"], "rank": [0, 1], "score": [2., 1.]})
         >>> cs.DropNearDuplicates(qrels, threshold=0.8, ngram=1, corpus=corpus)(found).docno.tolist()
         ['c']

@@ -77,8 +77,8 @@ class TextFilter(NegativeFilter):
             texts = frame[self.text_field].to_numpy(dtype=object)[first]
             return codes, [text if isinstance(text, str) else "" for text in texts]
         raise ValueError(
-            f"{type(self).__name__} needs texts, and there is no column {self.text_field!r}: put index.text_loader() before it, "
-            "or give it corpus="
+            f"{type(self).__name__} needs texts, and there is no column {self.text_field!r}: "
+            "put index.text_loader() before it, or give it corpus="
         )
 
     def _keys(self, frame: pd.DataFrame) -> np.ndarray | None:

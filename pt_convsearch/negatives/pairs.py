@@ -145,7 +145,8 @@ class TrainingPairs(pt.Artifact):
         """
         if self._again is None:
             raise ValueError(
-                f"{self!r} was opened from disk: call cs.training_pairs(…) in this process, which opens it from there as well"
+                f"{self!r} was opened from disk: call cs.training_pairs(…) in this process, "
+                "which opens it from there as well"
             )
         return self._again(negatives=miner, out=out)
 

@@ -107,7 +107,7 @@ def training_pairs(
         >>> import pandas as pd, pt_convsearch as cs
         >>> topics = pd.DataFrame({"qid": ["1"], "query": ["who?"], "qhistory": [[]]})
         >>> qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
-        >>> corpus = [{"docno": "a", "text": "Herbert"}, {"docno": "b", "text": "Orwell"}, {"docno": "c", "text": "Le Guin"}]
+        >>> corpus = [{"docno": docno, "text": text} for docno, text in zip("abc", ("Herbert", "Orwell", "Le Guin"))]
         >>> pairs = cs.training_pairs(topics, qrels, corpus, form=cs.X, negatives=cs.RandomNegatives(corpus))
         >>> sorted(pairs.frame().negatives[0])
         ['b', 'c']
@@ -120,7 +120,7 @@ def training_pairs(
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: give at least 1")
     store = as_store(corpus, text_field, title_field)
-    former = _former(form)
+    former = as_former(form)
     questions, golds, counts = _questions(topics, qrels, store, former)
     settings: dict[str, Any] = {
         "form": shown(form),
@@ -174,7 +174,7 @@ def _miner(negatives: Miners | None) -> pt.Transformer | None:
     return Mix(negatives)
 
 
-def _former(form: Any) -> pt.Transformer:
+def as_former(form: Any) -> pt.Transformer:
     if isinstance(form, pt.Transformer):
         return form
     from pt_convsearch.forming import form as former
@@ -238,7 +238,8 @@ def _questions(
     if not keep.any():
         raise ValueError(
             f"no question is left to train on: of {len(topics)} questions {int(judged.sum())} are judged, "
-            f"{int(with_text.sum())} have a gold with a text, and {int((with_text & empty).sum())} of these have an empty query"
+            f"{int(with_text.sum())} have a gold with a text, and {int((with_text & empty).sum())} of these "
+            "have an empty query"
         )
     questions = topics.assign(formed=formed.to_numpy(), alone=_alone(former, topics))[keep.to_numpy()].reset_index(
         drop=True

@@ -49,13 +49,14 @@ def write_card(
         f'model = sentence_transformers.SentenceTransformer("{name}")',
         "```",
         "",
-        f"Queries are cut on the left to {settings['max_query_length']} tokens, so that the current question stays; passages on the "
-        f"right to {settings['max_passage_length']}. Vectors are compared by {settings['similarity']}.",
+        f"Queries are cut on the left to {settings['max_query_length']} tokens, so that the current question stays; "
+        f"passages on the right to {settings['max_passage_length']}. Vectors are compared by {settings['similarity']}.",
         "",
         "## Data",
         "",
         f"- form of the query: `{mined['form']}`",
-        f"- negatives: `{mined['negatives'] or 'in-batch only'}`, {settings['num_negatives']} per question from a pool of {mined['pool']}",
+        f"- negatives: `{mined['negatives'] or 'in-batch only'}`, {settings['num_negatives']} per question "
+        f"from a pool of {mined['pool']}",
         *(f"- {name}: {value}" for name, value in pairs.counts.items()),
         f"- fingerprint of the set: {pairs.fingerprint}",
         "",

@@ -11,7 +11,10 @@ import pandas as pd
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from pt_convsearch.measures import as_measures, evaluate, judgments
+from pt_convsearch.negatives import TrainingPairs
+from pt_convsearch.negatives._fingerprint import digest
 from pt_convsearch.negatives._texts import TextStore, as_store
+from pt_convsearch.negatives.training_pairs import as_former
 from pt_convsearch.topics.checks import check_queries
 
 if TYPE_CHECKING:
@@ -58,6 +61,8 @@ class DevRetrieval(BaseEvaluator):
         self.metric = next(iter(named))
         self.measure = named[self.metric]
         self.candidates = candidates
+        if candidates is None and corpus.size == 0:
+            raise ValueError("dev: the corpus is empty, or a text loader, which cannot be searched: give its passages")
         self.depth = max(depth, getattr(self.measure, "params", {}).get("cutoff", 0))
         self.primary_metric = self.metric
         self.greater_is_better = True
@@ -107,17 +112,55 @@ class DevRetrieval(BaseEvaluator):
         return encoder.encode_docs(self.corpus.texts(rows))
 
 
-def dev_retrieval(
-    dev: Any, former: Any, *, encoder: Callable[[Any], BiEncoder], metric: Any, text_field: str, title_field: str | None
-) -> DevRetrieval:
-    """The evaluator for ``dev=(topics, qrels, corpus)`` or ``(topics, qrels, corpus, candidates)``."""
-    if not isinstance(dev, tuple) or len(dev) not in (3, 4):
+def dev_evaluator(
+    dev: Any, form: Any, pairs: TrainingPairs, similarity: Any, query_length: int, passage_length: int, metric: Any
+) -> DevRetrieval | None:
+    """The evaluator for ``dev=(topics, qrels, corpus)`` or ``(topics, qrels, corpus, candidates)``; None without dev.
+
+    Dev questions are formed as those of the training set, unless ``form`` says otherwise.
+
+    Raises:
+        ValueError: the set was opened from disk and ``form`` is not given.
+        TypeError: ``dev`` is no such tuple.
+    """
+    if dev is None:
+        return None
+    if not isinstance(dev, tuple | list) or len(dev) not in (3, 4):
         raise TypeError(
             "dev is (topics, qrels, corpus), or (topics, qrels, corpus, candidates) to rank candidates only"
         )
+    if form is None and pairs.form is None:
+        raise ValueError(
+            f"form: {pairs!r} was opened from disk; say how dev questions are formed, form={pairs.settings['form']}"
+        )
+    former = pairs.form if form is None else as_former(form)
+    assert former is not None
     topics, qrels, corpus, *rest = dev
-    formed = former(check_queries(topics))
+
+    def encoder(model: Any) -> BiEncoder:
+        return encoder_of(model, similarity, query_length, passage_length)
+
     return DevRetrieval(
-        formed, qrels, as_store(corpus, text_field, title_field), encoder=encoder, metric=metric,
+        former.transform(check_queries(topics)),
+        qrels,
+        as_store(corpus, pairs.settings["text_field"], pairs.settings["title_field"]),
+        encoder=encoder,
+        metric=metric,
         candidates=rest[0] if rest else None,
-    )  # fmt: skip
+    )
+
+
+def encoder_of(model: Any, similarity: Any, query_length: int, passage_length: int) -> BiEncoder:
+    """The PyTerrier encoder of a model in training."""
+    from pt_convsearch.dense import BiEncoder
+
+    return BiEncoder(model, similarity=similarity, max_query_length=query_length, max_passage_length=passage_length)
+
+
+def dev_digest(evaluator: DevRetrieval | None) -> str | None:
+    """A hash of the dev collection."""
+    if evaluator is None:
+        return None
+    judged = evaluator.judgments
+    golds = [judged.qids, judged.docnos, judged.query, judged.doc, judged.label]
+    return digest([evaluator.topics[["qid", "query"]], golds, evaluator.corpus.fingerprint, evaluator.candidates])

@@ -26,7 +26,7 @@ def starting_model(
     """The model to train.
 
     Args:
-        init: a name, folder or SentenceTransformer (which is trained in place); a pair: the query tower and the
+        init: a name, folder or SentenceTransformer (of which a copy is trained); a pair: the query tower and the
             passage tower.
         towers: 1: both sides share the weights; 2: each has its own, both starting from ``init``.
         pooling: for a plain checkpoint, which does not say.
@@ -42,10 +42,16 @@ def starting_model(
     if towers not in (1, 2):
         raise ValueError(f"towers={towers}: 1 (shared weights) or 2 (one for queries, one for passages)")
     if isinstance(init, tuple):
-        query = load_tower(init[0], role="query", pooling=pooling, device=device)
-        passage = load_tower(init[1], role="passage", pooling=pooling, device=device)
+        query, passage = (
+            load_tower(one, role=role, pooling=pooling, device=device)
+            for one, role in zip(init, ("query", "passage"), strict=True)
+        )
+        query = copy.deepcopy(query) if query is init[0] else query
+        passage = copy.deepcopy(passage) if passage is init[1] else passage
     else:
         query = passage = load_tower(init, role=None, pooling=pooling, device=device)
+        if query is init:
+            query = passage = copy.deepcopy(query)
         if towers == 1 or isinstance(query[0], Router):
             query.similarity_fn_name = similarity or _default(init, query)
             return query
@@ -53,7 +59,8 @@ def starting_model(
     sizes = [tower.get_embedding_dimension() for tower in (query, passage)]
     if sizes[0] != sizes[1]:
         raise ValueError(f"init: the query tower gives {sizes[0]} dimensions, the passage tower {sizes[1]}")
-    router = Router.for_query_document(query_modules=list(query.children()), document_modules=list(passage.children()))
+    modules: Any = [list(query.children()), list(passage.children())]
+    router = Router.for_query_document(query_modules=modules[0], document_modules=modules[1])
     first = init[1] if isinstance(init, tuple) else init
     model = SentenceTransformer(
         modules=[router], device=str(passage.device), similarity_fn_name=similarity or _default(first, passage)

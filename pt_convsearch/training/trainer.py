@@ -93,6 +93,14 @@ class _Epochs(TrainerCallback):
         self.batches.begin_epoch(state.global_step // -(-len(self.batches) // per_step))
 
 
+class LastStep(TrainerCallback):
+    """The last step is measured as well, when it does not fall on the beat."""
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.global_step >= state.max_steps:
+            control.should_evaluate = True
+
+
 class Curve(TrainerCallback):
     """Keeps the training and dev curve as JSON Lines: step, epoch and loss or dev measure.
 
