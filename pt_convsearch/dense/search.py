@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 _NEAR = 4e-6
 #: candidates looked at beyond the last result, for what may tie with it
 _MARGIN = 16
+#: queries from which on a matrix product is faster than one scan per query
+_BLAS_QUERIES = 8
 
 
 def exact_search(
@@ -54,7 +56,8 @@ def exact_search(
     wanted = min(k + _MARGIN, len(vectors))
     with _threads(threads):
         while len(open_rows):
-            found_scores, found = faiss.knn(queries[open_rows], vectors, wanted, metric=faiss.METRIC_INNER_PRODUCT)
+            with _blas(len(open_rows)):
+                found_scores, found = faiss.knn(queries[open_rows], vectors, wanted, metric=faiss.METRIC_INNER_PRODUCT)
             found, found_scores = _settle(queries[open_rows], vectors, found, found_scores, near[open_rows])
             numbers[open_rows] = found[:, :k]
             scores[open_rows] = found_scores[:, :k]
@@ -105,6 +108,20 @@ def _threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _blas(queries: int) -> Iterator[None]:
+    """Matrix products from a few queries on; left alone, FAISS 1.15 scans query by query up to some hundreds."""
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    if queries >= _BLAS_QUERIES:
+        faiss.cvar.distance_compute_blas_threshold = 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
 
 
 class Approximate:
