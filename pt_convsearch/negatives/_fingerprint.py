@@ -54,7 +54,11 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
             yield from _pieces(item, above)
         yield "}"
     elif isinstance(value, list | tuple):
-        yield "["
+        try:  # messages, texts and numbers: as fast as JSON is
+            yield f"{type(value).__name__}:{json.dumps(value)}"
+            return
+        except (TypeError, ValueError):
+            yield "["
         for item in value:
             yield from _pieces(item, above)
         yield "]"

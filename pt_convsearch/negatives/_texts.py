@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import tempfile
@@ -22,6 +23,7 @@ _NOT_WORDS = re.compile(r"[\W_]+")
 _CHUNK = 20_000
 
 
+@functools.lru_cache(maxsize=50_000)
 def normalise(text: str) -> str:
     """The words of a text: compatibility forms, case, punctuation and white space do not count.
 

@@ -63,15 +63,15 @@ def write_pairs(
 
 
 def _table(questions: pd.DataFrame, golds: Golds, mined: pa.Table | None) -> pa.Table:
-    with_text = golds.rows >= 0
-    positives = pd.Series(golds.docnos[with_text]).groupby(golds.qids[with_text], sort=False).agg(list)
-    every = pd.Series(golds.docnos).groupby(golds.qids, sort=False).agg(list)
+    question = pd.Index(questions["qid"]).get_indexer(pd.Index(golds.qids))
+    every = np.argsort(question, kind="stable")
+    with_text = every[golds.rows[every] >= 0]
     columns: dict[str, Any] = {
         "qid": pa.array(questions["qid"].to_numpy(dtype=object), pa.string()),
         "query": pa.array(questions["formed"].tolist(), pa.large_string()),
         "query_alone": pa.array(questions["alone"].tolist(), pa.large_string()),
-        "positives": pa.array([positives[qid] for qid in questions["qid"]], pa.list_(pa.string())),
-        "golds": pa.array([every[qid] for qid in questions["qid"]], pa.list_(pa.string())),
+        "positives": _grouped(golds.docnos[with_text], question[with_text], len(questions)),
+        "golds": _grouped(golds.docnos[every], question[every], len(questions)),
     }
     if mined is None:
         nothing: list[list[Any]] = [[] for _ in range(len(questions))]
@@ -80,6 +80,12 @@ def _table(questions: pd.DataFrame, golds: Golds, mined: pa.Table | None) -> pa.
     else:
         columns.update({name: mined.column(name) for name in mined.column_names if name != "qid"})
     return pa.table(columns)
+
+
+def _grouped(docnos: np.ndarray, question: np.ndarray, size: int) -> pa.Array:
+    """Docnos, in the order of their questions, as one list a question."""
+    offsets = np.searchsorted(question, np.arange(size + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(docnos, pa.string()))
 
 
 def _write_passages(path: Path, table: pa.Table, store: TextStore) -> None:

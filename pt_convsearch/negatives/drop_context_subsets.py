@@ -27,9 +27,9 @@ class DropContextSubsets(TextFilter):
 
     Example:
         >>> import pandas as pd, pt_convsearch as cs
-        >>> found = pd.DataFrame({"qid": "1", "query": "And when?", "docno": ["a", "b"], "rank": [0, 1],
-        ...     "score": [2., 1.], "qhistory": [[{"role": "user", "content": "Who wrote Dune, and who filmed it?"}]] * 2,
-        ...     "text": ["who wrote dune?", "Who wrote it?"]})
+        >>> said = [{"role": "user", "content": "Who wrote Dune, and who filmed it?"}]
+        >>> found = pd.DataFrame({"qid": "1", "query": "And when?", "qhistory": [said, said], "docno": ["a", "b"],
+        ...     "rank": [0, 1], "score": [2., 1.], "text": ["who wrote dune?", "Who wrote it?"]})
         >>> cs.DropContextSubsets()(found).docno.tolist()
         ['b']
     """

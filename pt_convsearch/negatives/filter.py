@@ -35,7 +35,7 @@ class NegativeFilter(Stage):
         removed = int(len(keep) - np.count_nonzero(keep))
         record(repr(self), removed)
         logger.info("%r removed %d of %d", self, removed, len(frame))
-        return frame[keep].reset_index(drop=True)
+        return frame[keep].reset_index(drop=True) if removed else frame.reset_index(drop=True)
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
         """True for each row that stays."""

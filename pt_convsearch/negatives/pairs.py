@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -154,41 +154,50 @@ class TrainingPairs(pt.Artifact):
     def _table(self) -> _Table:
         return _Table.read(self._folder)
 
-    def sample(
+    def sample(self, row: int, **options: Any) -> Sample:
+        """What one question is trained with in an epoch; see :meth:`samples`."""
+        return self.samples([row], **options)[0]
+
+    def samples(
         self,
-        row: int,
+        rows: Sequence[int] | np.ndarray,
         *,
         epoch: int = 0,
         num_negatives: int | None = None,
         seed: int | None = None,
         mask_history: float = 0.0,
-    ) -> Sample:
-        """What question ``row`` is trained with in an epoch: a function of its arguments alone.
+    ) -> list[Sample]:
+        """What questions are trained with in an epoch: each a function of its row and the arguments, of nothing else.
 
         Args:
-            row: of the question, from 0.
+            rows: of the questions, from 0.
             epoch: from 0; each draws anew.
             num_negatives: how many negatives; those of the settings by default. Fewer where the pool is smaller.
             seed: that of the settings by default.
             mask_history: the chance that the history is left out of the query.
         """
         table = self._table
+        rows = np.asarray(rows, dtype=np.int64)
         seed = int(self._meta["settings"]["seed"]) if seed is None else seed
-        first, last = table.positives[row], table.positives[row + 1]
-        chosen = int(uniform(seed, epoch, row, np.array([POSITIVE]))[0] * (last - first))
-        start, stop = table.negatives[row], table.negatives[row + 1]
         count = self.num_negatives if num_negatives is None else num_negatives
-        weights = None if table.weights is None else table.weights[start:stop]
-        places = draw(seed, epoch, row, int(stop - start), count, weights)
-        alone = (
-            mask_history > 0 and uniform(seed, epoch, row, np.array([HISTORY]))[0] < mask_history and table.alone[row]
-        )
-        return Sample(
-            row=row,
-            query=table.alone[row] if alone else table.queries[row],
-            positive=int(table.positive_rows[first + chosen]),
-            negatives=table.negative_rows[start + places],
-        )
+        first, starts = table.positives[rows], table.negatives[rows]
+        chances = uniform(seed, epoch, rows, np.array([POSITIVE, HISTORY]))
+        positives = table.positive_rows[first + (chances[:, 0] * (table.positives[rows + 1] - first)).astype(np.int64)]
+        sizes = table.negatives[rows + 1] - starts
+        weights = None
+        if table.weights is not None and len(table.weights):
+            places = starts[:, None] + np.arange(sizes.max(initial=0))[None, :]
+            weights = table.weights[np.minimum(places, len(table.weights) - 1)]
+        drawn = draw(seed, epoch, rows, sizes, count, weights)
+        return [
+            Sample(
+                row=int(row),
+                query=table.alone[row] if chance < mask_history and table.alone[row] else table.queries[row],
+                positive=int(positive),
+                negatives=table.negative_rows[start + own],
+            )
+            for row, positive, chance, start, own in zip(rows, positives, chances[:, 1], starts, drawn, strict=True)
+        ]
 
     def texts(self, rows: np.ndarray | list[int]) -> list[str]:
         """Texts of rows of the passages file, read from a memory-mapped ``datasets`` table."""
@@ -221,10 +230,9 @@ class TrainingPairs(pt.Artifact):
         """
         module = require("datasets", step="training", install="pt-convsearch[train]")
         count = self.num_negatives if num_negatives is None else num_negatives
-        samples = [
-            self.sample(row, epoch=epoch, num_negatives=count, seed=seed, mask_history=mask_history)
-            for row in range(len(self))
-        ]
+        samples = self.samples(
+            np.arange(len(self)), epoch=epoch, num_negatives=count, seed=seed, mask_history=mask_history
+        )
         full = [sample for sample in samples if len(sample.negatives) == count]
         if len(full) < len(samples):
             logger.warning("%d questions with fewer than %d negatives are left out", len(samples) - len(full), count)

@@ -20,35 +20,42 @@ def _scramble(values: np.ndarray) -> np.ndarray:
         return values ^ (values >> np.uint64(31))
 
 
-def uniform(seed: int, epoch: int, row: int, items: np.ndarray) -> np.ndarray:
-    """A number in (0, 1) for each item (float64)."""
+def uniform(seed: int, epoch: int, rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """A number in (0, 1) for each row and item, float64 of shape (rows, items)."""
     state = np.zeros(1, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for part in (seed, epoch, row):
-            state = _scramble(state + _GOLDEN * np.uint64(part % 2**64 + 1 & 2**64 - 1))
-        mixed = _scramble(state + _GOLDEN * (np.asarray(items, dtype=np.uint64) + np.uint64(1)))
+        for part in (seed, epoch):
+            state = _scramble(state + _GOLDEN * np.uint64((part + 1) % 2**64))
+        state = _scramble(state + _GOLDEN * (np.asarray(rows, dtype=np.uint64) + np.uint64(1)))
+        mixed = _scramble(state[:, None] + _GOLDEN * (np.asarray(items, dtype=np.uint64) + np.uint64(1))[None, :])
     return ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2**53
 
 
-def draw(seed: int, epoch: int, row: int, size: int, count: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """Which of ``size`` passages a row gets in an epoch: ``count`` of them, or all if there are fewer, none twice.
+def draw(
+    seed: int, epoch: int, rows: np.ndarray, sizes: np.ndarray, count: int, weights: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """Which passages of its pool each row gets in an epoch: ``count`` of them, or all if there are fewer, none twice.
 
     Args:
         seed: of the run.
         epoch: from 0.
-        row: of the question.
-        size: of its pool.
-        count: how many to draw.
-        weights: how likely each passage is, in any unit; evenly if None. Passages are drawn one after the other
-            without putting back (Efraimidis & Spirakis, 2006).
+        rows: of the questions.
+        sizes: of their pools.
+        count: how many to draw for each.
+        weights: how likely each passage is, in any unit, of shape (rows, largest pool); evenly if None. Passages are
+            drawn one after the other without putting back (Efraimidis & Spirakis, 2006).
 
     Returns:
-        positions in the pool, int64, in the order of drawing.
+        positions in the pool, int64, in the order of drawing, for each row.
     """
-    keys = uniform(seed, epoch, row, np.arange(size))
+    sizes = np.asarray(sizes, dtype=np.int64)
+    width = int(sizes.max(initial=0))
+    keys = uniform(seed, epoch, rows, np.arange(width))
     if weights is not None:
         keys = np.log(keys) / weights
-    return np.argsort(-keys, kind="stable")[:count]
+    keys[np.arange(width)[None, :] >= sizes[:, None]] = -np.inf
+    places = np.argsort(-keys, axis=1, kind="stable")[:, :count]
+    return [own[: min(count, size)] for own, size in zip(places, sizes, strict=True)]
 
 
 def order(seed: int, epoch: int, size: int) -> np.ndarray:

@@ -28,7 +28,7 @@ from .filter import positives_of
 from .mix import Mix
 from .pairs import META, TrainingPairs
 from .ranks import Ranks
-from .sampling import draw
+from .sampling import order
 
 logger = logging.getLogger(__name__)
 _SURFACE_SAMPLE = 1000
@@ -294,8 +294,7 @@ def _report(pairs: TrainingPairs) -> None:
     short = pairs.counts["fewer negatives than asked for"]
     if short:
         logger.warning("%d questions have fewer than %d negatives: see shortages()", short, pairs.num_negatives)
-    rows = np.sort(draw(0, 0, 0, len(pairs), _SURFACE_SAMPLE))
-    samples = [pairs.sample(int(row), num_negatives=1) for row in rows]
+    samples = pairs.samples(np.sort(order(0, 0, len(pairs))[:_SURFACE_SAMPLE]), num_negatives=1)
     texts = pairs.passages()["text"]
     for said in surface_warnings(
         texts.iloc[[sample.positive for sample in samples]].tolist(),

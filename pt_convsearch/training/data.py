@@ -56,12 +56,13 @@ class Examples(Dataset[Example]):
     def __getitems__(self, places: Sequence[Place]) -> list[Example]:
         generation, epoch = places[0][0], places[0][1]
         pairs = self.generations[min(generation, len(self.generations) - 1)]
-        samples = [
-            pairs.sample(
-                row, epoch=epoch, num_negatives=self.num_negatives, seed=self.seed, mask_history=self.mask_history
-            )
-            for _, _, row in places
-        ]
+        samples = pairs.samples(
+            [row for _, _, row in places],
+            epoch=epoch,
+            num_negatives=self.num_negatives,
+            seed=self.seed,
+            mask_history=self.mask_history,
+        )
         rows = [np.concatenate([[sample.positive], sample.negatives]).astype(np.int64) for sample in samples]
         texts = iter(pairs.texts(np.concatenate(rows)))
         keys = pairs.keys()

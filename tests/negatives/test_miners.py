@@ -87,28 +87,36 @@ def test_a_mix_of_nothing_and_of_one_empty_miner() -> None:
 def test_draws_are_without_repetition_and_never_more_than_there_are(
     seed: int, epoch: int, row: int, size: int, count: int
 ) -> None:
-    places = draw(seed, epoch, row, size, count)
+    def places_of(count: int) -> list[int]:
+        return draw(seed, epoch, np.array([row]), np.array([size]), count)[0].tolist()
+
+    places = places_of(count)
     assert len(places) == min(size, count)
-    assert len(set(places.tolist())) == len(places)
+    assert len(set(places)) == len(places)
     assert all(0 <= place < size for place in places)
-    assert draw(seed, epoch, row, size, count).tolist() == places.tolist()
-    # drawing more keeps what was drawn
-    assert draw(seed, epoch, row, size, count + 5).tolist()[: len(places)] == places.tolist()
+    assert places_of(count) == places
+    assert places_of(count + 5)[: len(places)] == places  # drawing more keeps what was drawn
+    # who else is in the batch, and how large their pools are, changes nothing
+    others = draw(seed, epoch, np.array([row + 1, row, row + 2]), np.array([size + 9, size, 0]), count)
+    assert others[1].tolist() == places
 
 
 def test_draws_are_even_and_follow_weights() -> None:
-    first = np.array([draw(1, epoch, row, 5, 1)[0] for epoch in range(40) for row in range(50)])
+    rows, five, two = np.arange(50), np.full(50, 5), np.full(50, 2)
+    first = np.concatenate([place for epoch in range(40) for place in draw(1, epoch, rows, five, 1)])
     shares = np.bincount(first, minlength=5) / len(first)
     assert np.abs(shares - 0.2).max() < 0.04  # 4.5 standard errors of 2,000 draws
-    weights = np.array([3.0, 1.0])
-    heavy = np.mean([draw(1, epoch, row, 2, 1, weights)[0] == 0 for epoch in range(40) for row in range(50)])
+    weights = np.tile([3.0, 1.0], (50, 1))
+    heavy = np.mean([place[0] == 0 for epoch in range(40) for place in draw(1, epoch, rows, two, 1, weights)])
     assert abs(heavy - 0.75) < 0.04
     # seed, epoch and row each change the draw
-    assert len({tuple(draw(*key, 50, 5)) for key in [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]}) == 4
+    keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
+    drawn = {tuple(draw(seed, epoch, np.array([row]), np.array([50]), 5)[0]) for seed, epoch, row in keys}
+    assert len(drawn) == 4
 
 
 def test_uniform_numbers_are_uniform() -> None:
-    values = np.concatenate([uniform(1, epoch, 3, np.arange(1000)) for epoch in range(10)])
+    values = np.concatenate([uniform(1, epoch, np.array([3]), np.arange(1000))[0] for epoch in range(10)])
     assert values.min() > 0
     assert values.max() < 1
     assert np.abs(np.histogram(values, bins=10, range=(0, 1))[0] / 10_000 - 0.1).max() < 0.015

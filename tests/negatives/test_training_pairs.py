@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from .test_miners import Fixed
 
 import pt_convsearch as cs
+
+from .test_miners import Fixed
 
 HERE = Path(__file__).parent
 
