@@ -22,6 +22,8 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "lexical": ("BM25Index", "bm25"),
     "dense": ("BiEncoder", "DenseIndex"),
+    "expansion": ("Resp2Ctxt", "expansion_summary", "expansion_terms"),
+    "rewriting": ("HQE", "LLMRewriter", "NthRewrite", "QuReTeC", "Rewriter", "RewriteTerms"),
     "reranking": ("DropSeen", "rrf"),
     "negatives": (
         "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",

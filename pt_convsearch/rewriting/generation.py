@@ -1,0 +1,188 @@
+"""Batches of texts through a generating model: by length, by beam search, greedily, or by seeded sampling."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pt_convsearch.rewriting.models import Generator
+from pt_convsearch.rewriting.rewriting_stage import Written
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How texts are written.
+
+    Attributes:
+        num_rewrites: how many for each input.
+        num_beams: the width of the beam; 1: greedily. Of no account where ``sample``.
+        sample: draw tokens in place of searching for the likeliest.
+        temperature: what scores are divided by before drawing.
+        top_k: draw from so many tokens; 0: from all.
+        top_p: draw from the likeliest tokens that hold this much probability.
+        max_new_tokens: of one text.
+        seed: of the draws. A text's draws depend on the seed and the text alone, not on its batch.
+    """
+
+    num_rewrites: int = 1
+    num_beams: int = 10
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 64
+    seed: int = 1
+
+    def checked(self) -> Decoding:
+        """Itself.
+
+        Raises:
+            ValueError: an option out of range, or options that contradict each other.
+        """
+        for name in ("num_rewrites", "num_beams", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
+        if self.temperature <= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise ValueError(
+                f"temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}: above 0, from 0 on, and in (0, 1]"
+            )
+        if not self.sample and self.num_rewrites > self.num_beams:
+            raise ValueError(
+                f"num_rewrites={self.num_rewrites} of a beam of {self.num_beams}: give num_beams={self.num_rewrites} or "
+                "more, or sample=True"
+            )
+        return self
+
+
+def generate(
+    generator: Generator,
+    texts: Sequence[str],
+    decoding: Decoding,
+    *,
+    max_input_length: int,
+    batch_size: int,
+    done: Callable[[list[int], list[Written]], None] | None = None,
+) -> list[Written]:
+    """Write for each text, the longest first.
+
+    Args:
+        generator: the model.
+        texts: inputs as the model reads them.
+        decoding: how.
+        max_input_length: inputs are cut to so many tokens, as a last resort.
+        batch_size: inputs at a time.
+        done: is told the rows and texts of each batch when it is done.
+
+    Returns:
+        for each text what was written, the best first, equal ones merged: empty texts are left out.
+    """
+    encoded = generator.tokenizer(
+        list(texts), truncation=True, max_length=max_input_length, verbose=False, return_token_type_ids=False
+    )
+    lengths = np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
+    order = np.argsort(-lengths, kind="stable")
+    written: list[Written] = [[] for _ in texts]
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size].tolist()
+        batch = {name: [values[row] for row in rows] for name, values in encoded.items()}
+        found = _batch(generator, batch, [texts[row] for row in rows], decoding)
+        for row, some in zip(rows, found, strict=True):
+            written[row] = some
+        if done is not None:
+            done(rows, found)
+    return written
+
+
+def _batch(generator: Generator, batch: dict[str, Any], texts: list[str], decoding: Decoding) -> list[Written]:
+    import torch
+
+    n = decoding.num_rewrites
+    sequences, scores = sequences_of(generator, batch, texts, decoding)
+    decoded = generator.tokenizer.batch_decode(sequences, skip_special_tokens=True)
+    if scores is None:
+        weights = np.full((len(texts), n), 1.0 / n)
+    else:
+        weights = torch.softmax(scores.float().view(len(texts), n), dim=1).cpu().numpy().astype(np.float64)
+    return [_merged(decoded[at * n : (at + 1) * n], weights[at]) for at in range(len(texts))]
+
+
+def sequences_of(
+    generator: Generator, batch: dict[str, Any], texts: list[str], decoding: Decoding
+) -> tuple[Any, Any]:
+    """Token ids that are written for a batch (inputs of causal models cut off), and scores of beams.
+
+    Args:
+        generator: the model.
+        batch: input_ids and attention_mask as lists, not padded.
+        texts: the inputs as texts: what the draws are seeded by.
+        decoding: how.
+    """
+    import torch
+    from transformers import LogitsProcessorList
+
+    model, tokenizer, n = generator.model, generator.tokenizer, decoding.num_rewrites
+    options: dict[str, Any] = {}
+    if decoding.sample:
+        # the draw is made by the noise on the scores, so the largest score is taken
+        batch = {name: [row for row in values for _ in range(n)] for name, values in batch.items()}
+        keys = [(text, number) for text in texts for number in range(n)]
+        options["logits_processor"] = LogitsProcessorList([_Draw(decoding, keys)])
+    elif decoding.num_beams > 1:
+        options |= {"num_beams": decoding.num_beams, "num_return_sequences": n, "early_stopping": True}
+    inputs = tokenizer.pad(batch, padding=True, return_tensors="pt").to(model.device)
+    with torch.inference_mode():
+        out = model.generate(
+            **inputs, do_sample=False, **{"num_beams": 1, **options}, max_new_tokens=decoding.max_new_tokens, max_length=None,
+            return_dict_in_generate=True, output_scores="num_beams" in options, pad_token_id=tokenizer.pad_token_id,
+        )  # fmt: skip
+    sequences = out.sequences if generator.seq2seq else out.sequences[:, inputs["input_ids"].shape[1] :]
+    return sequences, out.get("sequences_scores")
+
+
+class _Draw:
+    """Adds noise of a Gumbel distribution to the scores: the largest sum is then a draw from the model's distribution.
+
+    Each sequence has a generator of its own, seeded by the seed, its input and its number.
+    """
+
+    def __init__(self, decoding: Decoding, keys: Sequence[tuple[str, int]]) -> None:
+        self.decoding = decoding
+        self.generators = [
+            np.random.Generator(np.random.Philox(key=_key(decoding.seed, text, number))) for text, number in keys
+        ]
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        import torch
+
+        scores = scores.float() / self.decoding.temperature
+        if 0 < self.decoding.top_k < scores.shape[-1]:
+            least = torch.topk(scores, self.decoding.top_k).values[:, -1:]
+            scores = scores.masked_fill(scores < least, -torch.inf)
+        if self.decoding.top_p < 1:
+            ordered, places = torch.sort(scores, descending=True)
+            before = torch.softmax(ordered, dim=-1).cumsum(dim=-1).roll(1, dims=-1)
+            before[:, 0] = 0
+            outside = (before >= self.decoding.top_p).scatter(-1, places, before >= self.decoding.top_p)
+            scores = scores.masked_fill(outside, -torch.inf)
+        size = scores.shape[-1]
+        noise = np.stack([generator.gumbel(size=size) for generator in self.generators]).astype(np.float32)
+        return scores + torch.from_numpy(noise).to(scores.device)
+
+
+def _key(seed: int, text: str, number: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{number}\0{text}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
+
+
+def _merged(texts: Sequence[str], weights: np.ndarray) -> Written:
+    """Texts in one line each, equal ones once with the sum of their weights, in the order given; empty ones left out."""
+    merged: dict[str, float] = {}
+    for text, weight in zip(texts, weights.tolist(), strict=True):
+        line = " ".join(text.split())
+        if line:
+            merged[line] = merged.get(line, 0.0) + weight
+    total = sum(merged.values())
+    return [(text, weight / total) for text, weight in merged.items()]
