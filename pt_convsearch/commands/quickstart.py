@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
         "quickstart",
         help="build the testbed, search it with and without the question, print the table",
         description="Builds the embedded testbed, indexes it with BM25 and, where pt-convsearch[minilm] is there, "
-        description="Builds the embedded testbed, indexes it with BM25 and, with pt-convsearch[minilm] installed, "
+        "with all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type and "
         "the shortcut dependence, and writes results.csv, results.json and shortcut.png.",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results and indexes are written")
