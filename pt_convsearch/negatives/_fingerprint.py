@@ -102,11 +102,25 @@ def _named(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}:{shown(value)}"
 
 
+def check_results(found: pd.DataFrame) -> None:
+    """Refuse what is no ranking.
+
+    Raises:
+        ValueError: a column is missing; the message names it.
+    """
+    missing = [column for column in ("qid", "docno", "score", "rank") if column not in found.columns]
+    if missing:
+        raise ValueError(
+            f"the miner gives no column {missing[0]!r}: a miner is a retriever with filters behind it (Q -> R)"
+        )
+
+
 def canary(miner: pt.Transformer, topics: pd.DataFrame) -> str:
     """What the miner finds for a few questions: tells apart what settings cannot, such as other weights at the same
     path."""
     rows = np.unique(np.linspace(0, len(topics) - 1, min(_CANARIES, len(topics))).astype(int))
     found = miner.transform(topics.iloc[rows].reset_index(drop=True))
+    check_results(found)
     return digest([found["qid"].astype(str).tolist(), found["docno"].astype(str).tolist()])
 
 

@@ -12,6 +12,7 @@ import pyterrier as pt
 
 from pt_convsearch.topics.checks import first_three
 
+from ._fingerprint import check_results
 from ._mining import mining
 from ._parts import Parts
 from ._texts import TextStore
@@ -65,11 +66,7 @@ def _pools(
 ) -> tuple[pa.Table, Counter[str]]:
     """One row per question: negatives, ranks, scores (and source, weight), best first, without golds."""
     tally: Counter[str] = Counter()
-    missing = [column for column in ("qid", "docno", "score", "rank") if column not in found.columns]
-    if missing:
-        raise ValueError(
-            f"the miner gives no column {missing[0]!r}: a miner is a retriever with filters behind it (Q -> R)"
-        )
+    check_results(found)
     question = pd.Index(batch["qid"]).get_indexer(pd.Index(found["qid"].astype(str)))
     if (question < 0).any():
         raise ValueError(

@@ -123,7 +123,10 @@ class TextStore:
                     docno, text = self._read(document)
                     names.append(docno)
                     texts.append(text)
-                    digest.update(f"{len(docno)} {docno}{len(text)} {text}".encode("utf-8", "surrogatepass"))
+                    try:
+                        digest.update(f"{len(docno)} {docno}{len(text)} {text}".encode())
+                    except UnicodeEncodeError as error:
+                        raise ValueError(f"passage {docno!r} holds what is no text (a lone surrogate)") from error
                     if len(texts) == _CHUNK:
                         writer.write_batch(pa.record_batch([pa.array(texts, pa.large_string())], schema=schema))
                         texts = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -176,7 +175,8 @@ def train(
         "epochs": epochs if max_steps is None else None,
         "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
     }
-    target, work = Path(out), Path(f"{os.fspath(out)}.training")
+    target = Path(out)
+    work = target.with_name(f"{target.name}.training")
     if not overwrite and finished(target, settings):
         return opened(target, settings)
     resume = prepare(work, settings, overwrite)

@@ -217,15 +217,19 @@ def test_bad_input_is_named() -> None:
         mine(qrels=QRELS.drop(columns="docno"))
     with pytest.raises(ValueError, match="twice"):
         mine(corpus=[*CORPUS, CORPUS[0]])
-    with pytest.raises(ValueError, match="'e'.*text"):
+    with pytest.raises(ValueError, match=r"'e'.*text"):
         mine(corpus=[*CORPUS, {"docno": "e"}])
     with pytest.raises(ValueError, match="passage 'e' is None"):
         mine(corpus=[*CORPUS, {"docno": "e", "text": None}])
+    with pytest.raises(ValueError, match="passage 'e' holds"):
+        mine(corpus=[*CORPUS, {"docno": "e", "text": "\ud800"}])
+    with pytest.raises(ValueError, match="no column 'docno'"), pytest.warns(UserWarning, match="no text"):
+        cs.training_pairs(TOPICS, QRELS, CORPUS, form=cs.X, negatives=cs.form(cs.X))
     with pytest.raises(TypeError, match="corpus is a str"):
         mine(corpus="corpus.jsonl")
-    with pytest.raises(ValueError, match="no question is left"), pytest.warns(UserWarning):
+    with pytest.raises(ValueError, match="no question is left"), pytest.warns(UserWarning, match="no text"):
         mine(qrels=QRELS[QRELS.docno == "gone"])
-    with pytest.raises(ValueError, match="not asked"), pytest.warns(UserWarning):
+    with pytest.raises(ValueError, match="not asked"), pytest.warns(UserWarning, match="no text"):
         cs.training_pairs(
             TOPICS, QRELS, CORPUS, form=cs.X, negatives=ALL >> pt.apply.generic(lambda frame: frame.assign(qid="other"))
         )
@@ -291,7 +295,7 @@ class Model(pt.Transformer):
 )
 def test_a_change_never_gets_the_old_set(options: dict[str, Any], named: str, tmp_path: Path) -> None:
     made(out=tmp_path / "pairs")
-    with pytest.raises(ValueError, match=named), pytest.warns(UserWarning):
+    with pytest.raises(ValueError, match=named), pytest.warns(UserWarning, match="no text"):
         given = {"topics": TOPICS, "qrels": QRELS, "corpus": CORPUS, "form": cs.X, "negatives": ALL, **options}
         cs.training_pairs(given.pop("topics"), given.pop("qrels"), given.pop("corpus"), out=tmp_path / "pairs", **given)
     assert made(out=tmp_path / "pairs", overwrite=True, **options).settings != made().settings
@@ -302,7 +306,7 @@ def test_other_weights_at_the_same_path_are_noticed(tmp_path: Path) -> None:
     weights.write_text("c d", encoding="utf-8")
     made(negatives=Model(str(weights)), out=tmp_path / "pairs")
     weights.write_text("d c", encoding="utf-8")
-    with pytest.raises(ValueError, match="found for control questions"), pytest.warns(UserWarning):
+    with pytest.raises(ValueError, match="found for control questions"), pytest.warns(UserWarning, match="no text"):
         cs.training_pairs(TOPICS, QRELS, CORPUS, form=cs.X, negatives=Model(str(weights)), out=tmp_path / "pairs")
 
 
@@ -337,7 +341,7 @@ def test_a_damaged_set_is_noticed_and_rebuilt(name: str, tmp_path: Path) -> None
 
 def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(FileExistsError, match="no mined training set"), pytest.warns(UserWarning):
+    with pytest.raises(FileExistsError, match="no mined training set"), pytest.warns(UserWarning, match="no text"):
         cs.training_pairs(TOPICS, QRELS, CORPUS, form=cs.X, negatives=ALL, out=tmp_path)
     with pytest.raises(FileNotFoundError, match=r"cs\.training_pairs"):
         cs.TrainingPairs(tmp_path)

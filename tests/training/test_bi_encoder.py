@@ -313,7 +313,8 @@ def test_what_a_set_from_disk_cannot_know(
 
 
 def test_the_encoder_travels(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
-    model = cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, **OPTIONS)
+    model = cs.train(pairs, init=tiny_bert, out=f"{tmp_path}/m/", max_steps=1, **OPTIONS)
+    assert [path.name for path in (tmp_path / "m").iterdir() if "training" in path.name] == ["training.json"]
     again = pickle.loads(pickle.dumps(model))
     assert again == model
     assert np.allclose(again.encode_queries(["w1"]), model.encode_queries(["w1"]))
