@@ -53,33 +53,20 @@ class DenseIndexer(pt.Indexer):
         max_norm = 0.0
         for frame in _blocks(inp, verbose=index.verbose):
             texts = self._checked(frame, docnos)
-            block_digest = hashlib.sha256()
-            for docno, text in zip(frame["docno"], texts, strict=True):
-                block_digest.update(f"{len(docno)} {len(text)} {docno}\0".encode())
-                block_digest.update(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
-            digest.update(block_digest.digest())
-            vectors = work.kept(block_digest.hexdigest(), len(frame))
+            block = block_digest(frame["docno"], texts)
+            digest.update(block)
+            vectors = work.kept(block.hex(), len(frame))
             if vectors is None:
                 before = 0 if index.encoder is None else index.encoder.cut["passage"]
                 vectors = self._vectors(frame)
                 after = 0 if index.encoder is None else index.encoder.cut["passage"]
-                work.keep(block_digest.hexdigest(), vectors, after - before)
+                work.keep(block.hex(), vectors, after - before)
             max_norm = max(max_norm, float(np.linalg.norm(vectors, axis=1).max()))
         work.finish(list(docnos))
-        meta = {
-            "type": index.ARTIFACT_TYPE,
-            "format": index.ARTIFACT_FORMAT,
-            "package_hint": index.ARTIFACT_PACKAGE_HINT,
-            "vec_size": work.dimensions or (0 if index.encoder is None else index.encoder.dimensions),
-            "doc_count": len(docnos),
-            "convsearch": {
-                **settings(index),
-                "encoder_spec": None if index.encoder is None else index.encoder.spec(),
-                "collection": digest.hexdigest(),
-                "max_norm": max_norm,
-                "cut_passages": work.cut,
-            },
-        }
+        dimensions = work.dimensions or (0 if index.encoder is None else index.encoder.dimensions)
+        meta = metadata(
+            index, dimensions=dimensions, count=len(docnos), collection=digest.hexdigest(), max_norm=max_norm, cut=work.cut
+        )
         write_json(work.folder / "pt_meta.json", meta)
         if path.exists():
             shutil.rmtree(path)
@@ -231,6 +218,35 @@ class _Work:
             write_docnos(docnos, self.folder / "docnos.npids")
         else:
             (self.folder / "docnos.npids").touch()
+
+
+def block_digest(docnos: Iterable[str], texts: Iterable[str | bytes]) -> bytes:
+    """SHA-256 of a block's docnos and texts (or vectors, as bytes)."""
+    digest = hashlib.sha256()
+    for docno, text in zip(docnos, texts, strict=True):
+        digest.update(f"{len(docno)} {len(text)} {docno}\0".encode())
+        digest.update(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def metadata(
+    index: DenseIndex, *, dimensions: int, count: int, collection: str, max_norm: float, cut: int
+) -> dict[str, Any]:
+    """What pt_meta.json holds: FlexIndex's part, and what this index knows of encoder and collection."""
+    return {
+        "type": index.ARTIFACT_TYPE,
+        "format": index.ARTIFACT_FORMAT,
+        "package_hint": index.ARTIFACT_PACKAGE_HINT,
+        "vec_size": dimensions,
+        "doc_count": count,
+        "convsearch": {
+            **settings(index),
+            "encoder_spec": None if index.encoder is None else index.encoder.spec(),
+            "collection": collection,
+            "max_norm": max_norm,
+            "cut_passages": cut,
+        },
+    }
 
 
 def settings(index: DenseIndex) -> dict[str, Any]:

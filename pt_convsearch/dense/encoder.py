@@ -265,12 +265,7 @@ class BiEncoder(pyterrier_dr.BiEncoder):
 
     def passage_texts(self, titles: Sequence[Any] | None, texts: Sequence[str]) -> list[str]:
         """What is encoded of passages: title, separator (a blank; [SEP] for DPR), text; text alone without a title."""
-        if titles is None:
-            return list(texts)
-        return [
-            f"{title}{self.title_separator}{text}" if isinstance(title, str) and title.strip() else text
-            for title, text in zip(titles, texts, strict=True)
-        ]
+        return titled(titles, texts, self.title_separator)
 
     def _encode(self, texts: Sequence[str], kind: Literal["query", "passage"], batch_size: int | None) -> np.ndarray:
         from torch import float32
@@ -320,6 +315,16 @@ def normalized(vectors: np.ndarray) -> np.ndarray:
     """Rows of length one; a row of zeros stays as it is."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms != 0)
+
+
+def titled(titles: Sequence[Any] | None, texts: Sequence[str], separator: str) -> list[str]:
+    """Texts after their titles; a title that is empty or no text is left out, and the separator with it."""
+    if titles is None:
+        return list(texts)
+    return [
+        f"{title}{separator}{text}" if isinstance(title, str) and title.strip() else text
+        for title, text in zip(titles, texts, strict=True)
+    ]
 
 
 def _bounded(tower: SentenceTransformer, task: str, wanted: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .index import DenseIndex
 
 logger = logging.getLogger(__name__)
+
+Find = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+Dots = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: scores closer than this, relative to the lengths of the vectors, may be equal: float32 rounds by the batch's shape
 _NEAR = 4e-6
@@ -43,35 +46,74 @@ def exact_search(
     Returns:
         numbers of vectors (int64) and scores (float32), both (queries, min(k, passages)).
     """
-    import faiss
+    def find(asked: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+        return candidates(asked, vectors, wanted, threads)
 
-    k = min(k, len(vectors))
-    if k == 0 or len(queries) == 0:
-        return np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k), dtype=np.float32)
-    queries = np.ascontiguousarray(queries, dtype=np.float32)
-    near = _NEAR * max_norm * np.linalg.norm(queries, axis=1)
+    def dots(asked: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        return dot_products(asked, vectors, numbers)
+
+    return nearest(queries, len(vectors), k, max_norm, find, dots)
+
+
+def nearest(queries: np.ndarray, count: int, k: int, max_norm: float, find: Find, dots: Dots) -> tuple[Any, Any]:
+    """:func:`exact_search` over vectors that lie anywhere.
+
+    Args:
+        queries: float32 (queries, dimensions).
+        count: how many vectors there are.
+        k: results per query.
+        max_norm: the length of the longest vector.
+        find: (queries, number wanted) to the numbers and scores of the nearest, (queries, wanted), best first; scores
+            may be off by rounding.
+        dots: (queries, numbers of as many vectors) to their dot products in float64.
+    """
+    k = min(k, count)
     numbers = np.empty((len(queries), k), dtype=np.int64)
     scores = np.empty((len(queries), k), dtype=np.float32)
+    if k == 0 or len(queries) == 0:
+        return numbers, scores
+    queries = np.ascontiguousarray(queries, dtype=np.float32)
+    near = _NEAR * max_norm * np.linalg.norm(queries, axis=1)
     open_rows = np.arange(len(queries))
-    wanted = min(k + _MARGIN, len(vectors))
-    with _threads(threads):
-        while len(open_rows):
-            with _blas(len(open_rows)):
-                found_scores, found = faiss.knn(queries[open_rows], vectors, wanted, metric=faiss.METRIC_INNER_PRODUCT)
-            found, found_scores = _settle(queries[open_rows], vectors, found, found_scores, near[open_rows])
-            numbers[open_rows] = found[:, :k]
-            scores[open_rows] = found_scores[:, :k]
-            if wanted == len(vectors):
-                break
-            # what lies beyond the last candidate may tie with the last result
-            unsettled = found_scores[:, k - 1] - found_scores[:, -1] <= 2 * near[open_rows]
-            open_rows = open_rows[unsettled]
-            wanted = min(wanted * 4, len(vectors))
+    wanted = min(k + _MARGIN, count)
+    while len(open_rows):
+        found, found_scores = find(queries[open_rows], wanted)
+        found, found_scores = _settle(queries[open_rows], found, found_scores, near[open_rows], dots)
+        numbers[open_rows] = found[:, :k]
+        scores[open_rows] = found_scores[:, :k]
+        if wanted == count:
+            break
+        # what lies beyond the last candidate may tie with the last result
+        unsettled = found_scores[:, k - 1] - found_scores[:, -1] <= 2 * near[open_rows]
+        open_rows = open_rows[unsettled]
+        wanted = min(wanted * 4, count)
     return numbers, scores
 
 
+def candidates(
+    queries: np.ndarray, vectors: np.ndarray, wanted: int, threads: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and scores of the nearest vectors by FAISS, in one call: equal scores fall as they may."""
+    import faiss
+
+    with _threads(threads), _blas(len(queries)):
+        scores, numbers = faiss.knn(queries, vectors, wanted, metric=faiss.METRIC_INNER_PRODUCT)
+    return numbers, scores
+
+
+def dot_products(queries: np.ndarray, vectors: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The dot product in float64 of each query with the vector of one number."""
+    parts = [np.empty(0)]
+    for start in range(0, len(numbers), 65_536):
+        at = slice(start, start + 65_536)
+        parts.append(
+            np.einsum("ij,ij->i", queries[at].astype(np.float64), vectors[numbers[at]].astype(np.float64))
+        )
+    return np.concatenate(parts)
+
+
 def _settle(
-    queries: np.ndarray, vectors: np.ndarray, numbers: np.ndarray, scores: np.ndarray, near: np.ndarray
+    queries: np.ndarray, numbers: np.ndarray, scores: np.ndarray, near: np.ndarray, dots: Dots
 ) -> tuple[np.ndarray, np.ndarray]:
     """Order what is too near to tell by scores in float64, then by number."""
     close = scores[:, :-1] - scores[:, 1:] <= near[:, None]
@@ -83,13 +125,7 @@ def _settle(
     pairs[:, 1:] |= close[rows]
     row, column = np.nonzero(pairs)
     again, numbers_again = scores[rows], numbers[rows]
-    for start in range(0, len(row), 65_536):
-        at = slice(start, start + 65_536)
-        again[row[at], column[at]] = np.einsum(
-            "ij,ij->i",
-            queries[rows[row[at]]].astype(np.float64),
-            vectors[numbers_again[row[at], column[at]]].astype(np.float64),
-        )
+    again[row, column] = dots(queries[rows[row]], numbers_again[row, column])
     order = np.lexsort((numbers_again, -again), axis=1)
     numbers, scores = numbers.copy(), scores.copy()
     numbers[rows] = np.take_along_axis(numbers_again, order, axis=1)

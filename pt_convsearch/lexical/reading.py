@@ -32,7 +32,63 @@ FORMAT_VERSION = 1
 IDFS = ("lucene", "robertson")
 
 
-class Reading:
+class QueryTerms:
+    """From the texts of queries to the numbers of their terms.
+
+    Args:
+        analyzer: text to terms.
+        lexicon: terms by number.
+    """
+
+    def __init__(self, analyzer: Analyzer, lexicon: Lookup) -> None:
+        self.analyzer = analyzer
+        self.lexicon = lexicon
+        self._term_ids = _TermIds(lexicon)
+        self._analyzed = _Analyzed(analyzer)
+        self._chunks = _Chunks(analyzer, self._term_ids)
+
+    def text_terms(self, texts: Sequence[str]) -> Terms:
+        """The known terms of queries, rising, with how often each occurs."""
+        find = self._chunks.__getitem__
+        if self.analyzer.by_chunk:
+            found = [list(map(find, text.split())) for text in texts]
+        else:
+            found = [[self._chunks.terms_of(self.analyzer(text))] for text in texts]
+        try:
+            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
+        except TypeError:  # a piece of several terms
+            found = [[i for value in row for i in (value if type(value) is tuple else (value,))] for row in found]
+            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
+        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum(list(map(len, found)), out=offsets[1:])
+        terms = np.empty(len(ids), dtype=np.int64)
+        weights = np.empty(len(ids), dtype=np.float64)
+        term_offsets = np.zeros_like(offsets)
+        kernels.collapse(ids, offsets, terms, weights, term_offsets)
+        return Terms(term_offsets, terms[: term_offsets[-1]], weights[: term_offsets[-1]])
+
+    def analyze(self, text: str) -> list[str]:
+        """The index terms of a text, in order, unknown ones too."""
+        if not self.analyzer.by_chunk:
+            return self.analyzer(text)
+        return list(itertools.chain.from_iterable(map(self._analyzed.__getitem__, text.split())))
+
+    def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
+        """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
+        find = self._term_ids.__getitem__
+        parts = []
+        for query in queries:
+            ids = np.fromiter(map(find, query), dtype=np.int64, count=len(query))
+            weights = np.fromiter(query.values(), dtype=np.float64, count=len(query))
+            kept = np.flatnonzero((ids >= 0) & (weights > 0))
+            kept = kept[np.argsort(ids[kept])]
+            parts.append((ids[kept], weights[kept]))
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
+        return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Reading(QueryTerms):
     """The open files of an index; one per index object and process.
 
     Raises:
@@ -46,9 +102,10 @@ class Reading:
         self.check(given)
         tokenizer = given.get("tokenizer")
         if callable(tokenizer):
-            self.analyzer = Analyzer(tokenizer, self.meta["stemmer"], self.meta["stopwords"])
+            analyzer = Analyzer(tokenizer, self.meta["stemmer"], self.meta["stopwords"])
         else:
-            self.analyzer = Analyzer.from_settings(self.meta)
+            analyzer = Analyzer.from_settings(self.meta)
+        super().__init__(analyzer, Lookup(path, "lexicon"))
         self.num_docs = int(self.meta["num_docs"])
         self.average_length = self.meta["num_tokens"] / self.num_docs if self.num_docs else 0.0
         self.offsets = load_array(path, "postings.offsets")
@@ -56,7 +113,6 @@ class Reading:
         self.blocks = tuple(load_array(path, f"blocks.{name}") for name in ("offsets", "ids", "sizes"))
         self.tfs = load_array(path, "postings.tfs")
         self.lengths = load_array(path, "lengths")
-        self.lexicon = Lookup(path, "lexicon")
         self.docnos = Lookup(path, "docnos")
         if (
             len(self.lengths) != self.num_docs
@@ -67,9 +123,10 @@ class Reading:
         self._scores: dict[tuple[float, float, str], np.ndarray] = {}
         self._stored: dict[str, Strings] = {}
         self._lock = threading.Lock()
-        self._term_ids = _TermIds(self.lexicon)
-        self._analyzed = _Analyzed(self.analyzer)
-        self._chunks = _Chunks(self.analyzer, self._term_ids)
+        #: of what BM25 counts, which for a shard is the whole collection: documents, documents per term of the lexicon
+        self.collection_size = self.num_docs
+        self.collection_df: np.ndarray | None = None
+        self.scores_folder = path / "scores"
 
     def check(self, given: dict[str, Any]) -> None:
         """Raise where settings given by the user are not those of the index, and say which."""
@@ -113,48 +170,6 @@ class Reading:
             self._stored[field] = Strings(self.path, f"stored.{field}")
         return self._stored[field]
 
-    # -- queries
-
-    def text_terms(self, texts: Sequence[str]) -> Terms:
-        """The known terms of queries, rising, with how often each occurs."""
-        find = self._chunks.__getitem__
-        if self.analyzer.by_chunk:
-            found = [list(map(find, text.split())) for text in texts]
-        else:
-            found = [[self._chunks.terms_of(self.analyzer(text))] for text in texts]
-        try:
-            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
-        except TypeError:  # a piece of several terms
-            found = [[i for value in row for i in (value if type(value) is tuple else (value,))] for row in found]
-            ids = np.fromiter(itertools.chain.from_iterable(found), dtype=np.int64)
-        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum(list(map(len, found)), out=offsets[1:])
-        terms = np.empty(len(ids), dtype=np.int64)
-        weights = np.empty(len(ids), dtype=np.float64)
-        term_offsets = np.zeros_like(offsets)
-        kernels.collapse(ids, offsets, terms, weights, term_offsets)
-        return Terms(term_offsets, terms[: term_offsets[-1]], weights[: term_offsets[-1]])
-
-    def analyze(self, text: str) -> list[str]:
-        """The index terms of a text, in order, unknown ones too."""
-        if not self.analyzer.by_chunk:
-            return self.analyzer(text)
-        return list(itertools.chain.from_iterable(map(self._analyzed.__getitem__, text.split())))
-
-    def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
-        """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
-        find = self._term_ids.__getitem__
-        parts = []
-        for query in queries:
-            ids = np.fromiter(map(find, query), dtype=np.int64, count=len(query))
-            weights = np.fromiter(query.values(), dtype=np.float64, count=len(query))
-            kept = np.flatnonzero((ids >= 0) & (weights > 0))
-            kept = kept[np.argsort(ids[kept])]
-            parts.append((ids[kept], weights[kept]))
-        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-        np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
-        return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
     # -- scores
 
     def norms(self, lengths: np.ndarray, k1: float, b: float) -> np.ndarray:
@@ -163,7 +178,7 @@ class Reading:
 
     def idfs(self, df: np.ndarray, idf: str) -> np.ndarray:
         """The idf of terms in so many documents, float64."""
-        ratio = (self.num_docs - df + 0.5) / (df + 0.5)
+        ratio = (self.collection_size - df + 0.5) / (df + 0.5)
         return np.log1p(ratio) if idf == "lucene" else np.maximum(np.log(ratio), 1e-6)
 
     def scores(self, k1: float, b: float, idf: str) -> np.ndarray:
@@ -180,7 +195,7 @@ class Reading:
             if (float(f"{k1:g}"), float(f"{b:g}")) == (k1, b)
             else f"k1={k1!r},b={b!r},idf={idf}"
         )
-        folder = self.path / "scores"
+        folder = self.scores_folder
         path = folder / f"{name}.npy"
         current = read_meta(self.path)["build"] == self.meta["build"]  # else the index was replaced while it was open
         if current and path.exists():
@@ -191,7 +206,8 @@ class Reading:
             except ValueError as error:
                 logger.warning("%s is damaged (%s): computed anew", path, error)
         scores = np.empty(len(self.docs), dtype=np.float32)
-        norms, idfs = self.norms(self.lengths, k1, b), self.idfs(np.diff(self.offsets), idf)
+        df = np.diff(self.offsets) if self.collection_df is None else self.collection_df
+        norms, idfs = self.norms(self.lengths, k1, b), self.idfs(df, idf)
         kernels.eager_scores(self.offsets, *self.blocks, self.docs, self.tfs, norms, idfs, scores)
         if not current:
             return scores

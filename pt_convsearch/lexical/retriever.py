@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from .._results import results_frame
 from .._stage import Stage
 from . import kernels
 from .queries import lexical_queries
-from .reading import IDFS, Terms
+from .reading import IDFS, Reading, Terms
 
 if TYPE_CHECKING:
     from .index import BM25Index
@@ -96,9 +97,9 @@ class BM25Retriever(Stage):
         """``retriever % k`` asks the index for k documents, never for more than before."""
         if k >= self.num_results:
             return self
-        return BM25Retriever(
-            self.index, num_results=k, k1=self.k1, b=self.b, idf=self.idf, threads=self.threads, verbose=self.verbose
-        )
+        fused = copy.copy(self)
+        fused.num_results = k
+        return fused
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         self._check_options()  # GridScan sets attributes
@@ -116,18 +117,7 @@ class BM25Retriever(Stage):
 
         def task(part: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             terms = reading.text_terms(part) if isinstance(part[0], str) else reading.weighted_terms(part)
-            shifts = _shifts(terms)
-            weights = np.ldexp(terms.weights, np.repeat(shifts, np.diff(terms.offsets))).astype(np.float32)
-            docs = np.empty((len(part), k), dtype=np.int64)
-            scores = np.empty((len(part), k), dtype=np.float32)
-            counts = np.zeros(len(part), dtype=np.int64)
-            if k:
-                kernels.search(
-                    reading.offsets, *reading.blocks, reading.docs, eager, reading.num_docs,
-                    terms.offsets, terms.ids, weights, k, docs, scores, counts,
-                )  # fmt: skip
-            filled = np.arange(k) < counts[:, None]
-            return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))
+            return best_documents(reading, eager, terms, k)
 
         threads = min(self.threads or _processors(), len(queries))
         size = min(QUERIES_PER_TASK, -(-len(queries) // threads))
@@ -142,6 +132,35 @@ class BM25Retriever(Stage):
         from tqdm.auto import tqdm
 
         return tqdm(results, total=total, unit="batch", desc=repr(self))
+
+
+def best_documents(
+    reading: Reading, eager: np.ndarray, terms: Terms, k: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The k best documents of each query.
+
+    Args:
+        reading: the open index.
+        eager: its scores, see :meth:`Reading.scores`.
+        terms: the queries. Scores are summed in the order of a query's terms.
+        k: at most as many as there are documents.
+
+    Returns:
+        how many each query has (int64), their numbers (int64) and scores (float64), query after query, best first.
+    """
+    num_queries = len(terms.offsets) - 1
+    shifts = _shifts(terms)
+    weights = np.ldexp(terms.weights, np.repeat(shifts, np.diff(terms.offsets))).astype(np.float32)
+    docs = np.empty((num_queries, k), dtype=np.int64)
+    scores = np.empty((num_queries, k), dtype=np.float32)
+    counts = np.zeros(num_queries, dtype=np.int64)
+    if k:
+        kernels.search(
+            reading.offsets, *reading.blocks, reading.docs, eager, reading.num_docs,
+            terms.offsets, terms.ids, weights, k, docs, scores, counts,
+        )  # fmt: skip
+    filled = np.arange(k) < counts[:, None]
+    return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))
 
 
 def _shifts(terms: Terms) -> np.ndarray:
