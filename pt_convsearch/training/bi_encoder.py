@@ -190,7 +190,6 @@ def train(
             evaluator=evaluator,
             loss=loss,
             refresh=refresh,
-            device=device,
             num_workers=num_workers,
             options=trainer_options or {},
             callbacks=callbacks,

@@ -36,7 +36,6 @@ def make_trainer(
     evaluator: DevRetrieval | None,
     loss: Callable[[SentenceTransformer], Any] | None,
     refresh: Callable[[BiEncoder], pt.Transformer] | None,
-    device: str | None,
     num_workers: int,
     options: Mapping[str, Any],
     callbacks: Sequence[Any],
@@ -62,9 +61,7 @@ def make_trainer(
             f"batch_size={settings['batch_size']} for {settings['processes']} processes is more than the "
             f"{len(pairs)} questions of {pairs!r}"
         )
-    args = _arguments(
-        settings, batches, work, evaluator, device, num_workers, options, verbose, on_gpu=model.device.type == "cuda"
-    )
+    args = _arguments(model, settings, batches, work, evaluator, num_workers, options, verbose)
     before = None
     if evaluator is not None and settings["processes"] == 1:
         before = _before(evaluator, model, work, resume)
@@ -94,16 +91,14 @@ def make_trainer(
 
 
 def _arguments(
+    model: SentenceTransformer,
     settings: dict[str, Any],
     batches: Any,
     work: Path,
     evaluator: DevRetrieval | None,
-    device: str | None,
     num_workers: int,
     options: Mapping[str, Any],
     verbose: bool,
-    *,
-    on_gpu: bool,
 ) -> Any:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -122,7 +117,7 @@ def _arguments(
         "seed": settings["seed"],
         "bf16": settings["precision"] == "bf16",
         "fp16": settings["precision"] == "fp16",
-        "use_cpu": device == "cpu",
+        "use_cpu": model.device.type == "cpu",
         "logging_steps": max(1, min(10, every)),
         "eval_strategy": "no" if evaluator is None else "steps",
         "eval_steps": every,
@@ -134,7 +129,7 @@ def _arguments(
         "report_to": "none",
         "disable_tqdm": not verbose,
         "dataloader_num_workers": num_workers,
-        "dataloader_pin_memory": on_gpu,
+        "dataloader_pin_memory": model.device.type == "cuda",
         "ddp_find_unused_parameters": True,
     }
     arguments = SentenceTransformerTrainingArguments(**{**given, **options})

@@ -177,6 +177,21 @@ def test_a_finished_training_is_not_done_again_and_never_mistaken(
         cs.train(pairs, out=tmp_path / "other", **options)
 
 
+def test_it_runs_where_it_is_without_being_told(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
+    options = {name: value for name, value in OPTIONS.items() if name not in ("device", "precision")}
+    cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, **options)
+    for precision in ("bf16", "fp32"):
+        cs.train(pairs, init=tiny_bert, out=tmp_path / precision, max_steps=1, precision=precision, **options)
+    assert weights(tmp_path / "bf16")["embeddings.word_embeddings.weight"].dtype == np.float32
+
+
+def test_a_given_model_is_not_changed(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
+    model = SentenceTransformer(tiny_bert, device="cpu")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    cs.train(pairs, init=model, out=tmp_path / "m", max_steps=2, **OPTIONS)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
 def test_the_seed_decides(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         cs.train(pairs, init=tiny_bert, out=tmp_path / name, max_steps=2, seed=seed, **OPTIONS)
