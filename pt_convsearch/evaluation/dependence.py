@@ -13,13 +13,18 @@ import pyterrier as pt
 from ir_measures import Measure, R
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.evaluation.groups import By, groups_of, label_columns
+from pt_convsearch.evaluation.groups import By, groups_of, labels_of
 from pt_convsearch.evaluation.rendering import render
 from pt_convsearch.evaluation.swapping import swapped
 from pt_convsearch.evaluation.systems import Runner, System, progress
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
 from pt_convsearch.measures.agreement import agreement
 from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.validation import histories
+
+
+#: what a question has in ``per_query``
+_VALUES = ("overlap", "rbo", "overlap_swapped", "rbo_swapped", "full", "without", "swapped")
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +35,7 @@ class ShortcutDependence:
         summary: one row per group (those of first turns alone are left out): group, n (questions compared),
             overlap@k, RBO; with the control also those of the swapped question; with judgments n judged, the measure
             of each ranking, and retention.
-        per_query: one row per question: qid, the label columns, overlap and rbo (``_swapped`` for the control), and
+        per_query: one row per question: qid, the label columns (as "topics.X" where X stands here already), overlap and rbo (``_swapped`` for the control), and
             the measure of each ranking (NaN where the question is not judged).
         left_out: how many first turns were left out, and how many questions had no results in either ranking.
         settings: k, rbo_p, measure, control, seed.
@@ -142,6 +147,7 @@ def shortcut_dependence(
         raise ValueError(
             "topics have no column 'qhistory': build them with cs.topics.from_messages (or another builder there)"
         )
+    topics = topics.assign(qhistory=histories(topics["qhistory"], topics["qid"]))
     later = np.array([len(history) > 0 for history in topics["qhistory"]], dtype=bool)
     if not later.any():
         raise ValueError(
@@ -160,7 +166,7 @@ def shortcut_dependence(
                 "control='swapped' searches anew with other questions: give the pipeline, not a frame of results"
             )
         runs["swapped"] = Runner(swapped(questions, seed=seed), (full,), batch_size).run("swapped", full)[0]
-    per_query = _per_query(questions, runs, judged, named, k, rbo_p, list(dict.fromkeys(label_columns(by))))
+    per_query = _per_query(questions, runs, judged, named, k, rbo_p, by)
     summary = pd.DataFrame(
         [
             _summary(name, per_query[mask], measure_name, k, control=control is not None, judged=judged is not None)
@@ -182,10 +188,11 @@ def _per_query(
     measure: Mapping[str, Measure],
     k: int,
     p: float,
-    labels: list[str],
+    by: By,
 ) -> pd.DataFrame:
     qids = pd.Index(questions["qid"])
-    columns: dict[str, Any] = {column: questions[column].to_numpy() for column in ["qid", *labels]}
+    labels = labels_of(questions, by, _VALUES)
+    columns: dict[str, Any] = {"qid": questions["qid"], **{column: labels[column] for column in labels}}
     for name, suffix in (("without", ""), ("swapped", "_swapped")):
         if name in runs:
             found = agreement(runs["full"], runs[name], qids, k=k, p=p)

@@ -12,7 +12,7 @@ from ir_measures import Measure
 from ir_measures.measures import SumAgg
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.evaluation.groups import By, groups_of, label_columns
+from pt_convsearch.evaluation.groups import By, groups_of, labels_of
 from pt_convsearch.evaluation.systems import Runner, System, had_nothing_to_say, named_systems, position_of, progress
 from pt_convsearch.evaluation.table import Cells
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
@@ -91,7 +91,8 @@ def Experiment(
     Returns:
         a :class:`ResultTable`: a data frame with one row per system (the index), columns (group, measure), "All"
         first, ``n`` per group; its ``tests``, ``intervals`` and ``questions`` hold the rest. With ``perquery``:
-        name, qid, measure, value and the label columns named in ``by``.
+        name, qid, measure, value and the label columns named in ``by`` (as "topics.X" where one of these has the
+        name X already).
 
     Raises:
         ValueError: two systems of one name, an unknown baseline, no judged question among the topics, a repeated
@@ -153,9 +154,8 @@ def Experiment(
             and had_nothing_to_say(system, topics[groups[group] & has_judgment])
         }
 
-    frame = _per_query(values, evaluated, label_columns(by))
     if perquery is True:
-        return frame
+        return _per_query(values, evaluated, by)
     cells = Cells(
         values={name: values[name].reset_index(drop=True) for name in named},
         rows=rows,
@@ -185,7 +185,7 @@ def Experiment(
         table.attrs["intervals"] = cells.intervals(ci, seed)
     if round is not None:
         table = table.rounded(round)
-    return (table, frame) if perquery == "both" else table
+    return (table, _per_query(values, evaluated, by)) if perquery == "both" else table
 
 
 def _read_topics(topics: pd.DataFrame | PathLike) -> pd.DataFrame:
@@ -225,13 +225,21 @@ def _with_name(
         raise ValueError(f"system {name!r}: {error}") from error
 
 
-def _per_query(values: Mapping[str, pd.DataFrame], evaluated: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+def _per_query(values: Mapping[str, pd.DataFrame], evaluated: pd.DataFrame, by: By) -> pd.DataFrame:
     """One row for each system, question and measure, with the label columns of ``by``."""
-    kept = list(dict.fromkeys(column for column in columns if column in evaluated))
-    labels = evaluated[["qid", *kept]].set_index("qid")
-    pieces = []
-    for name, frame in values.items():
-        long = frame.join(labels).reset_index().melt(["qid", *kept], var_name="measure", value_name="value")
-        long.insert(0, "name", name)
-        pieces.append(long[["name", "qid", "measure", "value", *kept]])
-    return pd.concat(pieces, ignore_index=True)
+    labels = labels_of(evaluated, by, ("name", "measure", "value"))
+    pieces = [
+        pd.concat(
+            [
+                pd.DataFrame(
+                    {"name": name, "qid": frame.index, "measure": str(measure), "value": frame[measure].to_numpy()}
+                ),
+                labels,
+            ],
+            axis=1,
+        )
+        for name, frame in values.items()
+        for measure in frame.columns
+    ]
+    columns = ["name", "qid", "measure", "value", *labels]
+    return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=columns)

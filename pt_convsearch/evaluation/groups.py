@@ -26,7 +26,7 @@ def groups_of(topics: pd.DataFrame, by: By) -> dict[str, np.ndarray]:
         ValueError: a column that the topics lack, a mask of another length or that is not boolean.
     """
     found: list[tuple[str, str, np.ndarray]] = []
-    for one in [] if by is None else [by] if isinstance(by, str | Mapping) else list(by):
+    for one in _breakdowns(by):
         if isinstance(one, str):
             found += [(label, f"{one}: {label}", mask) for label, mask in _by_column(topics, one).items()]
         elif isinstance(one, Mapping):
@@ -45,8 +45,22 @@ def groups_of(topics: pd.DataFrame, by: By) -> dict[str, np.ndarray]:
 
 def label_columns(by: By) -> list[str]:
     """The columns that ``by`` names."""
-    parts = [] if by is None else [by] if isinstance(by, str | Mapping) else list(by)
-    return [part for part in parts if isinstance(part, str)]
+    return [part for part in _breakdowns(by) if isinstance(part, str)]
+
+
+def labels_of(topics: pd.DataFrame, by: By, taken: Iterable[str]) -> pd.DataFrame:
+    """The columns that ``by`` names, to stand beside others: "topics.X" where X is the name of one of these."""
+    taken = set(taken)
+    columns = list(dict.fromkeys(column for column in label_columns(by) if column in topics and column != "qid"))
+    return topics[columns].rename(columns={name: f"topics.{name}" for name in columns if name in taken})
+
+
+def _breakdowns(by: By) -> list[Any]:
+    if by is None or isinstance(by, str | Mapping):
+        return [] if by is None else [by]
+    if isinstance(by, pd.Series | np.ndarray) or not isinstance(by, Iterable):
+        raise TypeError(f"by is a {type(by).__name__}: name a label column, give {{name: mask}}, or a list of these")
+    return list(by)
 
 
 def _by_column(topics: pd.DataFrame, column: str) -> dict[str, np.ndarray]:
@@ -73,7 +87,7 @@ def _by_column(topics: pd.DataFrame, column: str) -> dict[str, np.ndarray]:
 
 
 def _named(label: Any) -> str:
-    return str(int(label)) if isinstance(label, float) and label == int(label) else str(label)
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)
 
 
 def _as_mask(topics: pd.DataFrame, name: str, mask: Any) -> np.ndarray:
@@ -85,7 +99,7 @@ def _as_mask(topics: pd.DataFrame, name: str, mask: Any) -> np.ndarray:
             )
         mask = mask.to_numpy()
     values = np.asarray(mask)
-    if values.dtype == object and all(isinstance(value, bool | np.bool_) for value in values):
+    if values.dtype == object and values.ndim == 1 and all(isinstance(value, bool | np.bool_) for value in values):
         values = values.astype(bool)
     if values.dtype != bool or values.shape != (len(topics),):
         raise ValueError(

@@ -48,11 +48,12 @@ class ResultTable(pd.DataFrame):
         """Counts: topics, judged, unjudged, and ``without_results`` by system."""
         return dict(self.attrs.get("questions", {}))
 
-    def rounded(self, decimals: int | Mapping[str, int]) -> ResultTable:
+    def rounded(self, decimals: int | Mapping[Any, int]) -> ResultTable:
         """The table rounded to so many decimals, one number for all measures or by measure."""
-        if isinstance(decimals, int):
-            return self.round(decimals)
-        return self.round({column: decimals[column[1]] for column in self.columns if column[1] in decimals})
+        if not isinstance(decimals, Mapping):
+            return self.round(int(decimals))
+        named = {str(measure): places for measure, places in decimals.items()}
+        return self.round({column: named[column[1]] for column in self.columns if column[1] in named})
 
 
 _TEST_COLUMNS = [

@@ -29,7 +29,9 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
     Returns:
         a :class:`Task`. ``docno`` is the qid of the (first) question that was so answered, or "{qid}:h{n}" for an
         answer that only histories hold, at message n of the first one. History messages of the assistant carry the
-        ``docno`` of their answer, so that ``cs.DropSeen()`` knows them; a row's own answer is never in its history.
+        ``docno`` of their answer, so that ``cs.DropSeen()`` knows them. A row's own answer is no part of its history;
+        with "equal-text" its document is, where the same words had been said before: ``cs.DropSeen()`` takes it out of
+        such a question's results ("own-id" keeps the two apart).
 
     Raises:
         ValueError: no column ``answer``, or what :func:`validate` refuses.
@@ -70,9 +72,10 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
         qids.append(qid)
         golds.append(docnos[key] if merged else qid)
 
+    taken = {qid for qid, *_ in rows}
     shown: dict[tuple[int, str], Message] = {}
     histories = [
-        _with_docnos(history, qid, conversation, docnos, corpus, shown, merged)
+        _with_docnos(history, qid, conversation, docnos, corpus, shown, taken, merged)
         for qid, _, _, history, conversation in rows
     ]
     topics["qhistory"] = pd.Series(histories, dtype=object, index=topics.index)
@@ -81,7 +84,7 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
 
 def _with_docnos(
     history: list[Message], qid: str, conversation: Any, docnos: dict[Hashable, str], corpus: list[dict[str, str]],
-    shown: dict[tuple[int, str], Message], merged: bool,
+    shown: dict[tuple[int, str], Message], taken: set[str], merged: bool,
 ) -> list[Message]:  # fmt: skip
     """A history whose answers carry their docno; rows that shared a message still share one afterwards."""
     made: list[Message] = []
@@ -103,7 +106,7 @@ def _with_docnos(
             key = state = hash((state, text))
         docno = docnos.get(key)
         if docno is None and text.strip():
-            docno = docnos[key] = f"{qid}:h{at + 1}"
+            docno = docnos[key] = _free(f"{qid}:h{at + 1}", taken)
             corpus.append({"docno": docno, "text": text})
         for message in history[at:end]:
             known = (id(message), docno or "")
@@ -112,6 +115,13 @@ def _with_docnos(
             made.append(shown[known])
         at = end
     return made
+
+
+def _free(docno: str, taken: set[str]) -> str:
+    """The docno, or one like it, that no question has as its qid."""
+    while docno in taken:
+        docno += "'"
+    return docno
 
 
 def _start(conversation: Any, history: list[Message]) -> Hashable:

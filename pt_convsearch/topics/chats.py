@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.files import records
 from pt_convsearch.topics.messages import MessageReader, Roles
-from pt_convsearch.topics.rows import Rows
+from pt_convsearch.topics.rows import Rows, further_columns
 
 LISTS = ("messages", "conversation", "conversations")
 IDS = ("id", "conversation_id")
@@ -43,8 +44,8 @@ def from_messages(
         assistant messages in a row, one a line), conversation_id, turn_number, and ``columns``.
 
     Raises:
-        ValueError: another role, a message without role or a user message without text, an id used twice; the message
-            names the conversation.
+        ValueError: another role, a message without role or a user message without text, an id used twice, a
+            further column with the name of one that topics have; the message names the conversation or column.
 
     Example:
         >>> import pt_convsearch as cs
@@ -58,7 +59,7 @@ def from_messages(
         >>> len(topics.qhistory[1])
         2
     """
-    reader, rows, columns = MessageReader(roles), Rows(turns), tuple(columns)
+    reader, rows, columns = MessageReader(roles), Rows(turns), further_columns(columns)
     for number, conversation in enumerate(conversations(log), 1):
         name, messages, fields = _parts(conversation, number)
         said = reader.messages(messages, f"conversation {name!r}")
@@ -87,9 +88,9 @@ def _parts(conversation: Any, number: int) -> tuple[Any, Any, Mapping[str, Any]]
                 f"conversation {number} has none of {', '.join(LISTS)}: "
                 f"its keys are {', '.join(map(str, conversation))}"
             )
-        name = next((conversation[field] for field in IDS if conversation.get(field) is not None), number)
+        name = next((conversation[field] for field in IDS if has_value(conversation.get(field))), number)
         messages = conversation[found[0]]
-        return name, () if messages is None else messages, conversation
+        return name, messages if has_value(messages) else (), conversation
     if isinstance(conversation, str) or not hasattr(conversation, "__iter__"):
         raise ValueError(
             f"conversation {number} is {type(conversation).__name__}: give a dict with messages, or a list of them"

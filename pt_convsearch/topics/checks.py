@@ -32,12 +32,19 @@ def _as_id(value: Any, column: str) -> str:
     if isinstance(value, float) or (hasattr(value, "dtype") and value.dtype.kind == "f"):
         if math.isnan(value):
             raise ValueError(f"column {column!r} holds a missing id (NaN): give every row an id")
+        if math.isinf(value):
+            raise ValueError(f"column {column!r} holds {value!r}, which is no id: give every row a str or an int")
         if value != int(value):
             raise ValueError(f"column {column!r} holds {value!r}: a fraction is no id")
         return str(int(value))
     if isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu"):
         return str(int(value))
     raise ValueError(f"column {column!r} holds {value!r} ({type(value).__name__}): ids are str or int")
+
+
+def has_value(value: Any) -> bool:
+    """Whether there is a value: not None, not NaN (records that come from a frame)."""
+    return not (value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)))
 
 
 def first_three(values: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from pt_convsearch.topics.chats import conversations
+from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
 from pt_convsearch.topics.rows import Rows
 
@@ -81,10 +82,12 @@ def read_dialogues(dialogues: Any) -> Iterator[Dialogue]:
             found = [field for field in _LISTS if field in dialogue]
             if not found:
                 raise ValueError(
-                    f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(dialogue)}"
+                    f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(map(str, dialogue))}"
                 )
-            name = next((dialogue[field] for field in _IDS if dialogue.get(field) is not None), number)
-            utterances = dialogue[found[0]]
+            name = next((dialogue[field] for field in _IDS if has_value(dialogue.get(field))), number)
+            utterances = dialogue[found[0]] if has_value(dialogue[found[0]]) else ()
+        if isinstance(utterances, str) or not hasattr(utterances, "__iter__"):
+            raise ValueError(f"dialogue {name!r} is {type(utterances).__name__}: give a list of utterances")
         said = [_utterance(value, name, at) for at, value in enumerate(utterances)]
         yield Dialogue(name, [utterance for utterance in said if utterance.text.strip()])
 
@@ -95,7 +98,7 @@ def _utterance(value: Any, name: Any, at: int) -> Utterance:
     if isinstance(value, str):
         speaker, text = ("first", "second")[at % 2], value
     elif isinstance(value, Mapping):
-        speaker = next((value[key] for key in ("speaker", "role", "from", "user") if value.get(key) is not None), None)
+        speaker = next((value[key] for key in ("speaker", "role", "from", "user") if has_value(value.get(key))), None)
         text = next(
             (value[key] for key in ("text", "utterance", "content", "value") if value.get(key) is not None), None
         )

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pt_convsearch.topics.checks import _as_id, has_value
+
 logger = logging.getLogger(__name__)
 
 Message = dict[str, Any]
@@ -73,9 +75,9 @@ class MessageReader:
             self.left_out["assistant without text"] += 1
             return None
         docno = value.get("docno")
-        if docno is None or docno != docno:  # NaN
+        if not has_value(docno) or docno == "":
             return {"role": role, "content": content}
-        return {"role": role, "content": content, "docno": str(docno)}
+        return {"role": role, "content": content, "docno": _as_id(docno, "docno")}
 
     def _role(self, value: Mapping[str, Any], where: str, number: int) -> str:
         said = next((value[field] for field in _ROLE_FIELDS if value.get(field) is not None), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,6 +12,25 @@ from pt_convsearch.topics.checks import _as_id, first_three
 from pt_convsearch.topics.messages import USER, Message
 
 logger = logging.getLogger(__name__)
+
+
+#: what the builders fill in themselves
+_OWN = ("qid", "query", "qhistory", "qrewrite", "answer", "conversation_id", "turn_number")
+
+
+def further_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """The fields that a user wants as columns beside the topics' own.
+
+    Raises:
+        ValueError: one of them has the name of a column that the topics have already.
+    """
+    named = (columns,) if isinstance(columns, str) else tuple(columns)
+    taken = [column for column in named if column in _OWN]
+    if taken:
+        raise ValueError(
+            f"columns={first_three(taken)}: the topics have such a column of their own; rename the field first"
+        )
+    return named
 
 
 class Rows:

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch.topics.chats import conversations
-from pt_convsearch.topics.checks import _as_id, first_three
+from pt_convsearch.topics.checks import _as_id, first_three, has_value
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
-from pt_convsearch.topics.rows import Rows
+from pt_convsearch.topics.rows import Rows, further_columns
 
 _CONVERSATION = ("conversation_id", "topic_number", "topic", "number")
 _TURN = ("turn_number", "turn", "number", "turn_id")
@@ -48,7 +48,8 @@ def from_turns(
         after 9) within a conversation; the answers of earlier turns are history, a turn's own never is.
 
     Raises:
-        ValueError: a turn without number or utterance, a number used twice in a conversation.
+        ValueError: a turn without number or utterance, a number used twice in a conversation, a further column with the
+            name of one that topics have.
 
     Example:
         >>> import pt_convsearch as cs
@@ -59,7 +60,7 @@ def from_turns(
         >>> topics.qid[1], topics.qrewrite[1], topics.qhistory[1]
         ('31_2', 'Is throat cancer treatable?', [{'role': 'user', 'content': 'What is throat cancer?'}])
     """
-    columns, passages = tuple(columns), passages or {}
+    columns, passages = further_columns(columns), passages or {}
     grouped: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
     for number, (conversation, record) in enumerate(_flat(conversations(records)), 1):
         if conversation is None:
@@ -78,7 +79,7 @@ def from_turns(
             messages.extend(_said(record, f"turn {number} of conversation {name!r}", passages))
         found = [record for _, record in turns]
         qids = [
-            _as_id(record["qid"], "qid") if _has(record.get("qid")) else f"{name}_{number}" for number, record in turns
+            _as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}" for number, record in turns
         ]
         extras = {"qrewrite": [_first(record, _REWRITE) for record in found]}
         extras.update({column: [record.get(column) for record in found] for column in columns})
@@ -110,7 +111,7 @@ def _number(record: Mapping[str, Any], conversation: str) -> int:
         number = int(value)
         if number == float(value):
             return number
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise ValueError(f"a turn of conversation {conversation!r} has {value!r} as its number: give an int")
 
@@ -121,19 +122,17 @@ def _said(record: Mapping[str, Any], where: str, passages: Mapping[str, str]) ->
         raise ValueError(f"{where} has no utterance (looked for {', '.join(_QUERY)})")
     yield {"role": USER, "content": clean_text(query)}
     docno = _first(record, _DOCNO)
-    if docno is not None and _has(record.get("passage_id")) and docno == record.get("canonical_result_id"):
-        docno = f"{docno}-{record['passage_id']}"
+    if docno is not None:
+        named, passage = docno, record.get("passage_id")
+        docno = _as_id(docno, "docno")
+        if has_value(passage) and named == record.get("canonical_result_id"):
+            docno = f"{docno}-{_as_id(passage, 'passage_id')}"
     answer = _first(record, _ANSWER)
     if answer is None and docno is not None:
-        answer = passages.get(str(docno))
+        answer = passages.get(docno)
     if isinstance(answer, str) and answer.strip():
-        yield {"role": ASSISTANT, "content": clean_text(answer), **({"docno": str(docno)} if docno is not None else {})}
+        yield {"role": ASSISTANT, "content": clean_text(answer), **({"docno": docno} if docno is not None else {})}
 
 
 def _first(record: Mapping[str, Any], fields: Iterable[str]) -> Any:
-    return next((record[field] for field in fields if _has(record.get(field))), None)
-
-
-def _has(value: Any) -> bool:
-    """Whether there is a value: not None, not NaN (records that come from a frame)."""
-    return value is not None and (isinstance(value, list | dict) or value == value)
+    return next((record[field] for field in fields if has_value(record.get(field))), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -80,6 +81,27 @@ def test_frames_of_results(topics, systems) -> None:
     assert one.summary[["n", "overlap@10", "RBO"]].iloc[0].tolist() == [3, 0.0, 0.0]
     with pytest.raises(ValueError, match="give the pipeline"):
         cs.shortcut_dependence(full, without, topics, control="swapped")
+
+
+def test_histories_in_any_shape(topics, systems) -> None:
+    pair = systems["X_t"](topics), systems["X_t\\q_t"](topics)
+    plain = cs.shortcut_dependence(*pair, topics)
+    for shape in (json.dumps, lambda history: json.dumps([message["content"] for message in history])):
+        found = cs.shortcut_dependence(*pair, topics.assign(qhistory=topics["qhistory"].map(shape)))
+        assert found.left_out == {"first turns": 2, "no results": 0}  # "[]" is a first turn
+        pd.testing.assert_frame_equal(found.summary, plain.summary)
+    strings = topics.assign(qhistory=[[], ["a"], ["a", "b"], [], ["d"]])
+    assert len(cs.shortcut_dependence(systems["X_t"], systems["q_t"], strings, control="swapped").per_query) == 3
+    with pytest.raises(ValueError, match="'c1_1' is None"):
+        cs.shortcut_dependence(*pair, topics.assign(qhistory=[None, *topics["qhistory"][1:]]))
+
+
+def test_a_label_column_may_be_called_anything(topics, qrels, systems) -> None:
+    topics = topics.assign(overlap=list("ppqqr"), full=list("ppqqr"))
+    found = cs.shortcut_dependence(systems["X_t"], systems["X_t\\q_t"], topics, qrels, by="overlap")
+    assert found.summary["group"].tolist() == ["All", "p", "q", "r"]
+    assert found.per_query["topics.overlap"].tolist() == ["p", "q", "r"]
+    assert found.per_query["overlap"].dtype == "float64"
 
 
 def test_what_cannot_be_compared(topics, systems) -> None:

@@ -209,6 +209,38 @@ def test_intervals_over_conversations(topics, qrels, systems) -> None:
     pd.testing.assert_frame_equal(table.intervals, again.intervals)
 
 
+def test_a_label_column_may_be_called_anything(topics, qrels, systems) -> None:
+    called = {"name": list("ppqqr"), "measure": list("ppqqr"), "value": list("ppqqr"), "RR": list("ppqqr")}
+    topics = topics.assign(**called)
+    for column in called:
+        table, values = cs.Experiment(systems, topics, qrels, [RR], by=column, perquery="both")
+        # p is c1_1 and c1_2, q is c1_3 and c2_1, r is not judged
+        assert table.loc["X_t", [("p", "RR"), ("q", "RR")]].tolist() == [1.0, 0.75]
+        shown = column if column == "RR" else f"topics.{column}"
+        assert values.columns.tolist() == ["name", "qid", "measure", "value", shown]
+        assert values[values["name"] == "X_t"][["qid", "value", shown]].to_numpy().tolist() == [
+            ["c1_1", 1.0, "p"], ["c1_2", 1.0, "p"], ["c1_3", 0.5, "q"], ["c2_1", 1.0, "q"],
+        ]  # fmt: skip
+    table, values = cs.Experiment(systems, topics, qrels, [RR], by="qid", perquery="both")
+    assert table.loc["X_t", ("c1_3", "RR")] == 0.5
+    assert values.columns.tolist() == ["name", "qid", "measure", "value"]
+
+
+@pytest.mark.parametrize("by", [3, len, "all of them"])
+def test_what_is_no_breakdown(topics, qrels, systems, by) -> None:
+    by = topics["qtype"] if by == "all of them" else by
+    with pytest.raises(TypeError, match=f"by is a {type(by).__name__}"):
+        cs.Experiment(systems, topics, qrels, [RR], by=by)
+
+
+def test_labels_that_are_numbers(topics, qrels, systems) -> None:
+    topics["depth"] = [1.0, 2.5, math.inf, 1.0, math.nan]
+    table = cs.Experiment(systems, topics, qrels, [RR], by="depth")
+    assert table.columns.get_level_values(0).unique().tolist() == ["All", "1", "2.5", "inf", "missing"]
+    with pytest.raises(ValueError, match="'late'"):
+        cs.Experiment(systems, topics, qrels, [RR], by={"late": lambda frame: frame.turn_number > 1})
+
+
 def test_values_per_question(topics, qrels, systems) -> None:
     frame = cs.Experiment(systems, topics, qrels, [RR, R @ 1], by="qtype", perquery=True, baseline="X_t")
     assert frame.columns.tolist() == ["name", "qid", "measure", "value", "qtype"]

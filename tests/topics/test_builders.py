@@ -349,3 +349,58 @@ def test_frames_that_lack_a_column() -> None:
         cs.topics.from_frame(pd.DataFrame({"qid": [1], "h": [["a", "b"]]}), "h")
     with pytest.raises(ValueError, match="strings"):
         cs.topics.from_frame(pd.DataFrame({"qid": [1], "query": ["q"], "h": [[]]}), "h", strings="both")
+
+
+def test_records_that_come_from_a_frame_lack_ids_and_texts_as_nan() -> None:
+    said = {"role": "user", "content": "a"}
+    log = pd.DataFrame({"id": ["x", None], "messages": [[said], [said]]})
+    assert cs.topics.from_messages(log).qid.tolist() == ["x_1", "2_1"]
+    dialogues = pd.DataFrame({"dialogue_id": ["x", None], "utterances": [[("ann", "hi")], None]})
+    assert cs.topics.from_dialogues(dialogues).qid.tolist() == ["x_1"]
+    turns = pd.DataFrame(
+        {
+            "topic_number": [1, 1, 1],
+            "turn_number": [1.0, 2.0, 3.0],
+            "raw_utterance": ["a", "b", "c"],
+            "passage": ["p", "q", None],
+            "canonical_result_id": ["D1", 12.0, None],
+            "passage_id": [7.0, float("nan"), float("nan")],
+            "tags": [np.array(["one", "two"])] * 3,
+        }
+    )
+    history = cs.topics.from_turns(turns, columns=["tags"]).qhistory[2]
+    assert [message.get("docno") for message in history] == [None, "D1-7", None, "12"]
+
+
+def test_an_array_where_a_text_is_looked_for_is_no_comparison() -> None:
+    turns = [{"topic": 1, "turn": 1, "query": "a", "passage": np.array(["p", "q"])}]
+    assert cs.topics.from_turns(turns).answer.tolist() == [""]
+
+
+@pytest.mark.parametrize("column", ["query", "conversation_id", "qrewrite"])
+def test_a_field_never_takes_the_place_of_a_column_of_ours(column: str) -> None:
+    chat = {"id": 1, "messages": [{"role": "user", "content": "a"}], "language": "en", column: "x"}
+    with pytest.raises(ValueError, match=f"columns='{column}'"):
+        cs.topics.from_messages([chat], columns=["language", column])
+    with pytest.raises(ValueError, match=f"columns='{column}'"):
+        cs.topics.from_turns([{"topic": 1, "turn": 1, "raw_utterance": "a"}], columns=[column])
+    assert cs.topics.from_messages([chat], columns="language").language.tolist() == ["en"]
+
+
+@pytest.mark.parametrize("dialogue", [None, 3, {"id": 1, "utterances": "text"}, {1: 2}])
+def test_what_is_no_dialogue_is_said(dialogue) -> None:
+    with pytest.raises(ValueError, match="dialogue 1"):
+        cs.topics.from_dialogues([dialogue])
+
+
+def test_infinity_is_no_number_of_a_turn() -> None:
+    with pytest.raises(ValueError, match="inf as its number"):
+        cs.topics.from_turns([{"topic": 1, "turn": float("inf"), "query": "a"}])
+
+
+def test_the_docno_of_a_message_is_an_id() -> None:
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "docno": 7.0}]
+    last = {"role": "user", "content": "c"}
+    assert cs.topics.from_messages([[*said, last]]).qhistory[1][1]["docno"] == "7"
+    said[1]["docno"] = ""
+    assert "docno" not in cs.topics.from_messages([[*said, last]]).qhistory[1][1]

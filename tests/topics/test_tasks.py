@@ -105,6 +105,16 @@ def test_empty_answers_are_left_out_and_histories_may_hold_more() -> None:
     assert len(task.qrels) == 0
 
 
+def test_no_question_has_the_id_of_an_answer_of_a_history() -> None:
+    history = [{"role": A, "content": "welcome"}]
+    topics = pd.DataFrame(
+        {"qid": ["1", "1:h1"], "query": ["q1", "q2"], "qhistory": [history, []], "answer": ["one", "two"]}
+    )
+    task = cs.topics.answers(topics)
+    assert [document["docno"] for document in task.corpus] == ["1", "1:h1", "1:h1'"]
+    assert docnos(task.topics.qhistory[0]) == ["1:h1'"]
+
+
 def test_several_messages_are_one_answer() -> None:
     log = [
         {

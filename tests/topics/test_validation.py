@@ -95,3 +95,8 @@ def test_empty_frames_have_types() -> None:
     empty = cs.topics.validate(frame(turn_number=[1, 2]).head(0))
     full = cs.topics.validate(frame(turn_number=[1, 2]))
     assert empty.dtypes.tolist() == full.dtypes.tolist()
+
+
+def test_infinity_is_no_id() -> None:
+    with pytest.raises(ValueError, match="'qid' holds inf"):
+        cs.topics.validate(pd.DataFrame({"qid": [1.0, float("inf")], "query": "a", "qhistory": [[], []]}))
