@@ -80,21 +80,28 @@ def generate(
     Returns:
         for each text what was written, the best first, equal ones merged: empty texts are left out.
     """
-    encoded = generator.tokenizer(
-        list(texts), truncation=True, max_length=max_input_length, verbose=False, return_token_type_ids=False
-    )
-    lengths = np.array([len(ids) for ids in encoded["input_ids"]], dtype=np.int64)
+    tokens = encoded(generator, texts, max_input_length)
+    lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")
     written: list[Written] = [[] for _ in texts]
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size].tolist()
-        batch = {name: [values[row] for row in rows] for name, values in encoded.items()}
+        batch = {name: [values[row] for row in rows] for name, values in tokens.items()}
         found = _batch(generator, batch, [texts[row] for row in rows], decoding)
         for row, some in zip(rows, found, strict=True):
             written[row] = some
         if done is not None:
             done(rows, found)
     return written
+
+
+def encoded(generator: Generator, texts: Sequence[str], max_input_length: int) -> dict[str, list[list[int]]]:
+    """Token ids and attention masks of inputs; those of a causal model stay open at the end."""
+    ids = generator.tokenizer(list(texts), truncation=True, max_length=max_input_length, verbose=False)["input_ids"]
+    end = generator.tokenizer.eos_token_id
+    if not generator.seq2seq:
+        ids = [row[:-1] if len(row) > 1 and row[-1] == end else row for row in ids]
+    return {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids]}
 
 
 def _batch(generator: Generator, batch: dict[str, Any], texts: list[str], decoding: Decoding) -> list[Written]:

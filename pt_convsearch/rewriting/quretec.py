@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch.dense.encoding import autocast, has_bf16
+from pt_convsearch.dense.towers import _quiet
 from pt_convsearch.dense.weights import _VOLATILE, _tokenizer, tower_hash
 from pt_convsearch.forming import Parts, X
 from pt_convsearch.rewriting.answer_cache import content_key
@@ -247,7 +248,8 @@ def _load(model: Any, tokenizer: Any, device: Any) -> tuple[Any, Any, dict[str, 
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
-        loaded, found = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
+        with _quiet():
+            loaded, found = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
         if found["missing_keys"]:
             raise ValueError(f"{name} is no token classifier ({found['missing_keys']} are missing): train one by cs.train_quretec")
     else:

@@ -148,6 +148,10 @@ class Rewriter(RewritingStage):
         if longest is not None:
             room = longest if generator.seq2seq else longest - self.max_new_tokens
             settings["max_input_length"] = min(settings["max_input_length"], room)
+            if settings["max_input_length"] < 1:
+                raise ValueError(
+                    f"max_new_tokens={self.max_new_tokens} leaves no room for the input: the model has {longest} positions"
+                )
         return settings
 
     def inputs(self, topics: pd.DataFrame) -> pd.DataFrame:

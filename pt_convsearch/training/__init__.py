@@ -12,9 +12,15 @@ _HOME = {
     "CachedMaskedMultipleNegativesRankingLoss": "losses",
     "MaskedMultipleNegativesRankingLoss": "losses",
     "train": "bi_encoder",
+    "train_conqrr": "rewriter_conqrr",
+    "train_quretec": "rewriter_quretec",
+    "train_rewriter": "rewriter",
 }
 
-__all__ = ["CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train"]
+__all__ = [
+    "CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train", "train_conqrr", "train_quretec",
+    "train_rewriter",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,335 @@
+"""Training a rewriter by what its rewrites find: self-critical, with any pipeline's measure as the reward (CONQRR)."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyterrier as pt
+import torch
+from ir_measures import RR
+from transformers import Seq2SeqTrainer, set_seed
+from transformers.trainer_utils import EvalLoopOutput
+
+from pt_convsearch import _files
+from pt_convsearch._optional import require
+from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments
+from pt_convsearch.negatives._fingerprint import digest
+from pt_convsearch.rewriting import Rewriter
+from pt_convsearch.rewriting.generation import Decoding, encoded, sequences_of
+from pt_convsearch.rewriting.models import Generator
+from pt_convsearch.topics.checks import check_queries
+
+from .rewriter import _started, write_generator
+from .rewriter_run import check_numbers, precision_of, run_training, write_rewriter_card
+from .runs import finished
+
+logger = logging.getLogger(__name__)
+
+
+def train_conqrr(
+    rewriter: Rewriter | _files.PathLike,
+    topics: pd.DataFrame,
+    qrels: pd.DataFrame | Mapping[str, Mapping[str, int]],
+    pipeline: pt.Transformer,
+    *,
+    out: _files.PathLike,
+    reward: Any = RR,
+    dev: tuple[pd.DataFrame, Any] | None = None,
+    mle_weight: float = 0.0,
+    first_turns: bool = False,
+    seed: int = 1,
+    epochs: int = 1,
+    max_steps: int | None = None,
+    batch_size: int = 16,
+    learning_rate: float = 1e-5,
+    warmup: float = 0.0,
+    weight_decay: float = 0.0,
+    max_grad_norm: float = 1.0,
+    max_new_tokens: int = 64,
+    eval_every: int | None = None,
+    patience: int | None = None,
+    precision: str = "auto",
+    device: str | None = None,
+    trainer_options: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Any] = (),
+    overwrite: bool = False,
+    verbose: bool = False,
+) -> Rewriter:
+    """Train a rewriter further, by the retrieval measure of what its rewrites find.
+
+    For each question one rewrite is drawn from the model and one is written greedily; both are searched for; the
+    drawn one becomes likelier by as much as it is better than the greedy one:
+    ``loss = -(reward(drawn) - reward(greedy)) * log p(drawn)``. The retriever is not trained, and may be anything. The
+    pipeline is run twice a step, with all questions of the batch at once. Draws depend on the seed, the step and the
+    input alone, so that a run that was killed goes on to exactly the weights of an uninterrupted one (on a CPU).
+
+    Args:
+        rewriter: a :class:`Rewriter` or its folder: where training starts (from gold rewrites, by
+            :func:`train_rewriter`), and how inputs are made. It is not changed.
+        topics: query, qhistory; ``qrewrite`` where ``mle_weight`` is above 0. Questions without a relevant document
+            are left out and counted in the log.
+        qrels: qid, docno, label.
+        pipeline: Q -> R, run on the topics with the rewrite as ``query``, e.g. ``index.bm25(num_results=100)``.
+        out: the folder to write: ``cs.Rewriter(out)`` opens it.
+        reward: a measure, e.g. ``RR``, ``R@10``, "nDCG@3".
+        dev: (topics, qrels) to select the checkpoint by, the mean reward of greedy rewrites; None: the last one is kept.
+        mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language.
+        first_turns: train on first turns as well.
+        seed: of order, draws and dropout.
+        epochs: passes over the questions.
+        max_steps: optimiser steps, instead of ``epochs``.
+        batch_size, learning_rate, warmup, weight_decay, max_grad_norm: of AdamW with linear decay.
+        max_new_tokens: of a rewrite.
+        eval_every, patience, precision, device, trainer_options, callbacks, overwrite, verbose: as in
+            :func:`train_rewriter`.
+
+    Returns:
+        the trained rewriter; ``<out>/dev_curve.jsonl`` holds the loss and the dev reward by step.
+
+    Raises:
+        ValueError: no judged question, options out of range, or ``out`` was trained otherwise.
+        ImportError: ``accelerate`` is missing.
+
+    Example:
+        >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(num_results=100), reward=RR, out="conqrr")  # doctest: +SKIP
+
+    Source: Wu et al., "CONQRR: Conversational query rewriting for retrieval with reinforcement learning" (EMNLP 2022);
+        self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017).
+    """
+    require("accelerate", step="training", install="pt-convsearch[train]")
+    check_numbers(locals())
+    if not 0 <= mle_weight <= 1:
+        raise ValueError(f"mle_weight={mle_weight}: a share lies in [0, 1]")
+    if not isinstance(pipeline, pt.Transformer):
+        raise TypeError(f"pipeline is {pipeline!r}: give a transformer, Q -> R")
+    named = rewriter if isinstance(rewriter, Rewriter) else Rewriter(rewriter, device=device)
+    judge = Reward(pipeline, qrels, reward)
+    topics = judge.judged(topics, first_turns=first_turns)
+    if mle_weight and ("qrewrite" not in topics or not topics["qrewrite"].map(lambda text: isinstance(text, str)).all()):
+        raise ValueError("mle_weight above 0 learns from gold rewrites as well: some questions have no qrewrite")
+    dev_judge = None if dev is None else Reward(pipeline, dev[1], reward)
+    dev_topics = None if dev is None or dev_judge is None else dev_judge.judged(dev[0], first_turns=first_turns, name="dev topics")
+    set_seed(seed)
+    generator = _copied(named)
+    inputs = {**named._settings()}
+    settings: dict[str, Any] = {
+        "task": "conqrr", "init": generator.identity(), "inputs": digest({**inputs, "parts": inputs["parts"].tables}),
+        "data": digest(topics[["qid", "query", "qhistory"]]), "qrels": digest(_sorted(judge.judgments)),
+        "pipeline": repr(pipeline), "reward": judge.name,
+        "dev": None if dev_topics is None or dev_judge is None
+        else digest([dev_topics[["qid", "query", "qhistory"]], _sorted(dev_judge.judgments)]),
+        "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "seed": seed,
+        "epochs": epochs if max_steps is None else None, "max_steps": max_steps, "batch_size": batch_size,
+        "learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm,
+        "max_new_tokens": max_new_tokens, "eval_every": eval_every, "patience": patience,
+        "precision": precision_of(precision, device),
+        "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
+    }  # fmt: skip
+    target = Path(out)
+    if overwrite or not finished(target, settings):
+
+        def write(folder: Path, best: Mapping[str, Any] | None) -> None:
+            write_generator(folder, generator, {**inputs, "parts": inputs["parts"].tables})
+            shown = os.fspath(rewriter) if not isinstance(rewriter, Rewriter) else repr(rewriter)
+            write_rewriter_card(
+                folder, title="Conversational query rewriter, trained by reward", init=shown, settings=settings, best=best,
+                opens=f'rewriter = pt_convsearch.Rewriter("{target.name}")', tags="query-rewriting",
+                what="Writes, for a question and the conversation before it, a query that finds what it asks for.",
+                counts={"questions": len(topics), "dev questions": 0 if dev_topics is None else len(dev_topics)},
+            )  # fmt: skip
+
+        run_training(
+            RewardTrainer, generator.model, _rows(named, topics), None if dev_topics is None else _rows(named, dev_topics), _collate,
+            settings, target=target, work=target.with_name(f"{target.name}.training"), greater_is_better=True, write=write,
+            overwrite=overwrite, verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
+            more={
+                "generator": generator, "judge": judge, "topics": topics, "dev_judge": dev_judge, "dev_topics": dev_topics,
+                "max_new_tokens": max_new_tokens, "max_input_length": inputs["max_input_length"], "mle_weight": mle_weight,
+                "draw_seed": seed,
+            },
+        )  # fmt: skip
+    return Rewriter(str(target), max_new_tokens=max_new_tokens, device=device)
+
+
+class Reward:
+    """What rewrites of questions are worth: a measure of what a pipeline finds with them.
+
+    Args:
+        pipeline: Q -> R.
+        qrels: qid, docno, label.
+        measure: one measure, or its name.
+    """
+
+    def __init__(self, pipeline: pt.Transformer, qrels: Any, measure: Any) -> None:
+        self.pipeline = pipeline
+        self.judgments = judgments(qrels)
+        found = as_measures(measure)
+        if len(found) != 1:
+            raise ValueError(f"reward={measure!r}: one measure")
+        ((self.name, self.measure),) = found.items()
+        self._known: dict[tuple[str, str], float] = {}
+
+    def judged(self, topics: pd.DataFrame, *, first_turns: bool, name: str = "topics") -> pd.DataFrame:
+        """The questions that have a relevant document, and a history unless ``first_turns``."""
+        topics = check_queries(topics)
+        if "qhistory" not in topics.columns:
+            raise ValueError(f"{name} have no column 'qhistory': build them with cs.topics.from_messages")
+        relevant = set(self.judgments.qids[np.unique(self.judgments.query[self.judgments.label >= 1])])
+        kept = topics["qid"].isin(relevant) & topics["qhistory"].map(lambda history: first_turns or len(history) > 0)
+        kept &= topics["query"].str.strip() != ""
+        if not kept.any():
+            raise ValueError(f"none of the {len(topics)} {name} has a relevant document and a history: there is nothing to reward")
+        logger.info("%s: %d of %d questions have a relevant document and are used", name, int(kept.sum()), len(topics))
+        return topics[kept].reset_index(drop=True)
+
+    def __call__(self, topics: pd.DataFrame, rewrites: Sequence[str]) -> np.ndarray:
+        """The reward of one rewrite for each question; 0 for one without words. Equal ones are searched for once."""
+        keys = list(zip(topics["qid"].tolist(), rewrites, strict=True))
+        new = [at for at, key in enumerate(keys) if key not in self._known]
+        if new:
+            asked = topics.iloc[new].assign(query=[rewrites[at] for at in new])
+            asked = asked.drop(columns=[column for column in ("query_toks", "query_vec") if column in asked.columns])
+            found = evaluate(self.pipeline(asked), self.judgments, self.measure, qids=asked["qid"])
+            values = found.iloc[:, 0].to_dict()
+            self._known.update({keys[at]: float(values.get(keys[at][0], 0.0)) if rewrites[at].strip() else 0.0 for at in new})
+        return np.array([self._known[key] for key in keys])
+
+
+def self_critical_loss(
+    log_probabilities: torch.Tensor, drawn: Sequence[float] | np.ndarray, greedy: Sequence[float] | np.ndarray
+) -> torch.Tensor:
+    """The mean of ``-(reward(drawn) - reward(greedy)) * log p(drawn)``.
+
+    >>> float(self_critical_loss(torch.tensor([-2.0, -1.0]), [1.0, 0.25], [0.5, 0.5]))   # (0.5 * 2 - 0.25 * 1) / 2
+    0.375
+    """
+    advantage = torch.as_tensor(np.asarray(drawn) - np.asarray(greedy), dtype=log_probabilities.dtype)
+    return -(advantage.to(log_probabilities.device) * log_probabilities).mean()
+
+
+class RewardTrainer(Seq2SeqTrainer):
+    """The trainer of transformers, with the self-critical loss, and the mean reward as its dev measure."""
+
+    def __init__(
+        self, *, generator: Generator, judge: Reward, topics: pd.DataFrame, dev_judge: Reward | None,
+        dev_topics: pd.DataFrame | None, max_new_tokens: int, max_input_length: int, mle_weight: float, draw_seed: int,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        self.generator = generator
+        self.judge, self.topics = judge, topics
+        self.dev_judge, self.dev_topics = dev_judge, dev_topics
+        self.max_new_tokens, self.max_input_length = max_new_tokens, max_input_length
+        self.mle_weight = mle_weight
+        self.draw_seed = draw_seed
+        self._rewards: list[tuple[float, float]] = []
+        super().__init__(processing_class=generator.tokenizer, **options)
+        self.model_accepts_loss_kwargs = False
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any) -> Any:
+        rows, texts = inputs["rows"], inputs["texts"]
+        topics = self.topics.iloc[rows]
+        step = Decoding(num_beams=1, sample=True, max_new_tokens=self.max_new_tokens, seed=self.draw_seed * 1_000_003 + self.state.global_step)
+        drawn, drawn_texts = self._write(texts, step)
+        _, greedy_texts = self._write(texts, Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
+        drawn_reward, greedy_reward = self.judge(topics, drawn_texts), self.judge(topics, greedy_texts)
+        self._rewards.append((float(drawn_reward.mean()), float(greedy_reward.mean())))
+        model.train()
+        log_p = self._log_probabilities(model, texts, drawn)
+        loss = (1 - self.mle_weight) * self_critical_loss(log_p, drawn_reward, greedy_reward)
+        if self.mle_weight:
+            gold = self._gold(topics["qrewrite"].tolist())
+            tokens = sum(len(row) for row in gold)
+            loss = loss - self.mle_weight * self._log_probabilities(model, texts, gold).sum() / tokens
+        return (loss, None) if return_outputs else loss
+
+    def _write(self, texts: list[str], decoding: Decoding) -> tuple[list[list[int]], list[str]]:
+        """Token ids of one rewrite each, up to and with the end, and their texts."""
+        self.generator.model.eval()
+        batch = encoded(self.generator, texts, self.max_input_length)
+        sequences, _ = sequences_of(self.generator, batch, texts, decoding)
+        if self.generator.seq2seq:
+            sequences = sequences[:, 1:]
+        ends = set(np.atleast_1d(self.generator.model.generation_config.eos_token_id or self.generator.tokenizer.eos_token_id).tolist())
+        ids = [_up_to_end(row, ends) for row in sequences.tolist()]
+        decoded = self.generator.tokenizer.batch_decode(ids, skip_special_tokens=True)
+        return ids, [" ".join(text.split()) for text in decoded]
+
+    def _gold(self, rewrites: list[str]) -> list[list[int]]:
+        tokenizer = self.generator.tokenizer
+        if self.generator.seq2seq:
+            targets = tokenizer(text_target=rewrites, truncation=True, max_length=self.max_new_tokens)["input_ids"]
+            return [_started(target, self.generator) for target in targets]
+        targets = tokenizer([f" {rewrite}" for rewrite in rewrites], add_special_tokens=False)["input_ids"]
+        return [[*target[: self.max_new_tokens - 1], tokenizer.eos_token_id] for target in targets]
+
+    def _log_probabilities(self, model: Any, texts: list[str], written: list[list[int]]) -> torch.Tensor:
+        """The log probability of each sequence, given its input."""
+        device = self.generator.model.device
+        sources = encoded(self.generator, texts, self.max_input_length)["input_ids"]
+        if self.generator.seq2seq:
+            inputs = self.generator.tokenizer.pad({"input_ids": sources}, padding=True, return_tensors="pt").to(device)
+            labels = _padded(written, -100, device)
+            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels).logits
+        else:
+            ids = _padded([source + ids for source, ids in zip(sources, written, strict=True)], self.generator.tokenizer.pad_token_id, device)
+            mask = _padded([[1] * (len(source) + len(ids)) for source, ids in zip(sources, written, strict=True)], 0, device)
+            labels = _padded([[-100] * len(source) + ids for source, ids in zip(sources, written, strict=True)], -100, device)[:, 1:]
+            logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+        said = labels != -100
+        log_p = torch.log_softmax(logits.float(), dim=-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        return (log_p * said).sum(dim=1)
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs and self._rewards:
+            drawn, greedy = zip(*self._rewards, strict=True)
+            # named so that the curve keeps them
+            logs = {**logs, "eval_drawn_reward": float(np.mean(drawn)), "eval_greedy_reward": float(np.mean(greedy))}
+            self._rewards.clear()
+        super().log(logs, *args, **kwargs)
+
+    def evaluation_loop(self, dataloader: Any, description: str, **_: Any) -> EvalLoopOutput:
+        assert self.dev_judge is not None
+        assert self.dev_topics is not None
+        values = []
+        for inputs in dataloader:
+            _, texts = self._write(inputs["texts"], Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
+            values.append(self.dev_judge(self.dev_topics.iloc[inputs["rows"]], texts))
+        found = np.concatenate(values)
+        return EvalLoopOutput(None, None, {"eval_reward": float(found.mean())}, len(found))  # type: ignore[arg-type]
+
+
+def _rows(rewriter: Rewriter, topics: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{"row": row, "text": text} for row, text in enumerate(rewriter.inputs(topics)["query"].tolist())]
+
+
+def _collate(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {"rows": [row["row"] for row in rows], "texts": [row["text"] for row in rows]}
+
+
+def _copied(rewriter: Rewriter) -> Generator:
+    found = rewriter.generator()
+    return Generator(copy.deepcopy(found.model).float(), found.tokenizer, found.seq2seq, found.trained_with)
+
+
+def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
+    for at, token in enumerate(ids):
+        if token in ends:
+            return ids[: at + 1]
+    return ids
+
+
+def _padded(rows: list[list[int]], value: int, device: Any) -> torch.Tensor:
+    """Rows of one length, filled up on the right."""
+    width = max(map(len, rows))
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], device=device)
+
+
+def _sorted(judged: Judgments) -> list[tuple[str, str, int]]:
+    return sorted(zip(judged.qids[judged.query], judged.docnos[judged.doc], judged.label.tolist(), strict=True))

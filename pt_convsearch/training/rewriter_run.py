@@ -1,0 +1,222 @@
+"""What the trainings of rewriters have in common: which questions count, the trainer's settings, an outcome that is whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from transformers import EarlyStoppingCallback, PrinterCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
+
+from pt_convsearch import _files
+from pt_convsearch.topics.checks import check_queries
+
+from .quiet import quiet
+from .runs import CURVE, SETTINGS, prepare
+from .trainer import Curve, write_curve
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """No progress bars, and no remarks of transformers on what is meant here: weights that are new or tied, padding."""
+    from transformers.utils import logging as transformers_logging
+
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        with quiet(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+
+
+def with_rewrites(topics: pd.DataFrame, *, first_turns: bool, name: str = "topics") -> pd.DataFrame:
+    """The questions that have a gold rewrite, and a history unless ``first_turns``; how many are left out is logged.
+
+    Raises:
+        ValueError: none is left, or a column is missing.
+    """
+    missing = [column for column in ("query", "qhistory", "qrewrite") if column not in topics.columns]
+    if missing:
+        raise ValueError(
+            f"{name} have no column {missing[0]!r}: gold rewrites (qrewrite) are learnt from query and qhistory"
+        )
+    topics = check_queries(topics)
+    kept = [
+        isinstance(rewrite, str) and bool(rewrite.strip()) and bool(query.strip()) and (first_turns or len(history) > 0)
+        for rewrite, query, history in zip(topics["qrewrite"], topics["query"], topics["qhistory"], strict=True)
+    ]
+    if not any(kept):
+        raise ValueError(
+            f"none of the {len(topics)} {name} has a gold rewrite (qrewrite) and a history: there is nothing to learn from"
+        )
+    logger.info("%s: %d of %d questions have a gold rewrite and are used", name, sum(kept), len(topics))
+    return topics[kept].reset_index(drop=True)
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse options that no training can have."""
+    for name in ("epochs", "batch_size", "max_input_length", "max_target_length", "max_length"):
+        if name in given and given[name] < 1:
+            raise ValueError(f"{name}={given[name]}: give at least 1")
+    for name in ("max_steps", "eval_every", "patience"):
+        if given[name] is not None and given[name] < 1:
+            raise ValueError(f"{name}={given[name]}: give at least 1, or None")
+    if not 0 <= given["warmup"] <= 1:
+        raise ValueError(f"warmup={given['warmup']}: a share of the steps lies in [0, 1]")
+    if given["patience"] is not None and given["dev"] is None:
+        raise ValueError("patience: stopping early needs dev questions, dev=")
+
+
+def precision_of(precision: str, device: str | None) -> str:
+    """ "auto" resolved: bfloat16 where the processor has it, else float32."""
+    import torch
+
+    from pt_convsearch.dense.encoding import has_bf16
+
+    if precision not in ("auto", "bf16", "fp32"):
+        raise ValueError(f"precision={precision!r}: 'auto', 'bf16' or 'fp32'")
+    place = torch.device("cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda")
+    return ("bf16" if has_bf16(place) else "fp32") if precision == "auto" else precision
+
+
+def run_training(
+    trainer_class: type[Seq2SeqTrainer],
+    model: Any,
+    train_rows: Sequence[dict[str, Any]],
+    dev_rows: Sequence[dict[str, Any]] | None,
+    collator: Any,
+    settings: dict[str, Any],
+    *,
+    target: Path,
+    work: Path,
+    greater_is_better: bool,
+    write: Callable[[Path, Any], None],
+    overwrite: bool,
+    verbose: bool,
+    device: str | None,
+    options: Mapping[str, Any],
+    callbacks: Sequence[Any],
+    more: Mapping[str, Any],
+) -> None:
+    """Train, go on where an earlier run was killed, and write what the best checkpoint holds under ``target``.
+
+    Args:
+        trainer_class: the trainer.
+        model: trained in place.
+        train_rows, dev_rows: what the collator makes batches of.
+        collator: rows to tensors.
+        settings: of the training; a run with other settings is begun anew.
+        target: the folder of the finished model.
+        work: the folder of an unfinished one.
+        greater_is_better: whether the dev measure ``settings["metric"]`` is one.
+        write: writes the model into a folder, given the folder and the best dev measure (or None).
+        overwrite: begin anew.
+        verbose: show progress.
+        device: "cpu" to leave a GPU alone.
+        options: of the trainer, last word.
+        callbacks: more callbacks.
+        more: further arguments of the trainer class.
+    """
+    _drop_torn(work)
+    resume = prepare(work, settings, overwrite)
+    per_epoch = math.ceil(
+        len(train_rows) / (settings["batch_size"] * int(options.get("gradient_accumulation_steps", 1)))
+    )
+    steps = settings["max_steps"] or settings["epochs"] * per_epoch
+    every = min(settings["eval_every"] or per_epoch, steps)
+    on_cpu = device == "cpu"
+    arguments = {
+        "output_dir": str(work),
+        "per_device_train_batch_size": settings["batch_size"],
+        "per_device_eval_batch_size": settings["batch_size"],
+        "max_steps": steps,
+        "learning_rate": settings["learning_rate"],
+        "lr_scheduler_type": "linear",
+        "warmup_steps": math.ceil(steps * settings["warmup"] - 1e-9),
+        "weight_decay": settings["weight_decay"],
+        "max_grad_norm": settings["max_grad_norm"],
+        "seed": settings["seed"],
+        "bf16": settings["precision"] == "bf16",
+        "use_cpu": on_cpu,
+        "logging_steps": max(1, min(10, every)),
+        "eval_strategy": "no" if dev_rows is None else "steps",
+        "eval_steps": every,
+        "save_strategy": "steps",
+        "save_steps": every,
+        "save_total_limit": 2,
+        "load_best_model_at_end": dev_rows is not None,
+        "metric_for_best_model": None if dev_rows is None else f"eval_{settings['metric']}",
+        "greater_is_better": greater_is_better,
+        "report_to": "none",
+        "disable_tqdm": not verbose,
+        "dataloader_pin_memory": not on_cpu
+        and bool(getattr(model, "device", None) is not None and model.device.type == "cuda"),
+        "remove_unused_columns": False,
+        **options,
+    }
+    extra: list[Any] = [Curve(work / CURVE, None), *callbacks]
+    if settings["patience"] is not None:
+        extra.append(EarlyStoppingCallback(early_stopping_patience=settings["patience"]))
+    trainer = trainer_class(
+        model=model, args=Seq2SeqTrainingArguments(**arguments), train_dataset=list(train_rows),
+        eval_dataset=None if dev_rows is None else list(dev_rows), data_collator=collator, callbacks=extra, **more,
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    with silent():
+        trainer.train(resume_from_checkpoint=resume)
+        if trainer.is_world_process_zero():
+            best = None
+            if trainer.state.best_metric is not None:
+                best = {
+                    f"dev {settings['metric']}": trainer.state.best_metric,
+                    "at step": trainer.state.best_global_step,
+                }
+            with _files.written(target) as temporary:
+                temporary.mkdir()
+                write(temporary, best)
+                write_curve(temporary / CURVE, trainer.state, None)
+                _files.write_json(temporary / SETTINGS, settings)
+            shutil.rmtree(work, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()
+
+
+def _drop_torn(work: Path) -> None:
+    """Remove checkpoints that a kill left without their last file, or with half of it."""
+    for folder in work.glob("checkpoint-*"):
+        try:
+            json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            logger.info("%s was left by a run that did not finish: removed", folder)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_rewriter_card(
+    folder: Path, *, title: str, opens: str, what: str, init: str, counts: Mapping[str, Any], settings: Mapping[str, Any],
+    best: Mapping[str, Any] | None, tags: str,
+) -> None:  # fmt: skip
+    """Write ``README.md``: what the model does, what it was trained on, how, how well it did, how to load it."""
+    lines = [
+        "---", "library_name: transformers", f"tags: [{tags}, conversational-search, pyterrier, pt_convsearch]", "---", "",
+        f"# {title}", "", what, "", "```python", opens, "```", "", f"Trained by pt_convsearch from {init}.", "", "## Data", "",
+        *(f"- {name}: {value}" for name, value in counts.items()), "", "## Training", "",
+        *(f"- {name}: {json.dumps(value, default=str)}" for name, value in settings.items()), "", "## Scores", "",
+    ]  # fmt: skip
+    lines += (
+        [f"- {name}: {value}" for name, value in best.items()]
+        if best
+        else ["No dev questions were given: the last step is kept."]
+    )
+    with _files.writing_text(folder / "README.md") as handle:
+        handle.write("\n".join(lines) + "\n")
