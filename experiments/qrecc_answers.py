@@ -151,12 +151,17 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, the lowest ones (default 6)")
     parser.add_argument("--epochs", type=int, default=3, help="passes over the questions on dev, at most (default 3)")
     parser.add_argument("--steps", type=int, help="training steps; by default as found on dev")
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch (default 2)")
+    parser.add_argument("--learning-rate", type=float, default=3e-5, metavar="RATE", help="its peak (default 3e-5)")
+    parser.add_argument("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
     parser.add_argument("--table-only", action="store_true", help="run nothing, write the tables of what is there")
     options = parser.parse_args(argv)
     warnings.filterwarnings("ignore", message=r".*(hold their own question|is the last message|repeat).*")
     if options.quick:
         options.layers, options.seeds, options.steps = 3, options.seeds.split(",")[0], 8
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     names = [row.name for row in ROWS] if options.rows is None else [name.strip() for name in options.rows.split(";")]
     rows = [] if names == ["none"] else [_row(name) for name in names]
@@ -226,7 +231,9 @@ class Experiment:
 
     def training(self, steps: int) -> dict[str, Any]:
         """The options of cs.train that all rows share."""
-        return {"layers": self.options.layers, "max_steps": steps, "batch_size": 32, "learning_rate": 3e-5, **LENGTHS}
+        return {
+            "layers": self.options.layers, "max_steps": steps, "batch_size": 32, "learning_rate": self.options.learning_rate, **LENGTHS,
+        }  # fmt: skip
 
     def steps(self) -> int:
         """The number of steps, the same for all rows: where the in-batch row is best on dev, by MRR on X_t."""
@@ -246,7 +253,11 @@ class Experiment:
             )  # fmt: skip
             curve = [json.loads(line) for line in (target / "dev_curve.jsonl").read_text(encoding="utf-8").splitlines()]
             best = max((point for point in curve if point.get("step")), key=lambda point: point["RR"])
-            write_json(path, {"steps": best["step"], "dev curve": curve, "layers": self.options.layers, "seed": DEV_SEED})
+            write_json(
+                path,
+                {"steps": best["step"], "dev curve": curve, "layers": self.options.layers, "seed": DEV_SEED,
+                 "learning rate": self.options.learning_rate},
+            )  # fmt: skip
             shutil.rmtree(self.out / "models", ignore_errors=True)
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["layers"] != self.options.layers:

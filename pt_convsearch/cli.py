@@ -9,7 +9,7 @@ import sys
 
 from pt_convsearch import __version__
 
-_COMMANDS = ("quickstart", "datasets")
+_COMMANDS = ("quickstart", "answers", "datasets")
 
 
 def parser() -> argparse.ArgumentParser:
