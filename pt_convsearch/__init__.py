@@ -29,7 +29,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
         "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",
         "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "training_pairs",
     ),
-    "training": ("train", "train_conqrr", "train_quretec", "train_rewriter"),
+    "training": ("train", "train_conqrr", "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators"),
     "evaluation": ("Experiment", "QuestionTypes", "plots", "render", "shortcut_dependence"),
     "datasets": ("dataset",),
 }  # fmt: skip

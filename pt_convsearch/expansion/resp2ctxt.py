@@ -17,9 +17,11 @@ from pt_convsearch._files import PathLike
 from pt_convsearch._stage import Stage
 from pt_convsearch.topics.checks import first_three
 
-from .model import identity, load, trained_lengths
+from .model import load, trained_lengths
 
 if TYPE_CHECKING:
+    from pt_convsearch.rewriting.models import Generator
+
     from .cache import ExpansionCache
     from .sampling import Sampling
 
@@ -41,17 +43,17 @@ class Resp2Ctxt(Stage):
 
     A text's expansion depends on the text, the model, the seed and the lengths alone: not on the docno, the batch or
     the order of the collection, so equal responses get equal expansions and are generated once. On a CPU that holds to
-    the letter; on a GPU, whose kernels follow the shape of a batch, as long as ``generation_batch_size`` stays. bfloat16
-    and float32 give different samples.
+    the letter; on a GPU, whose kernels follow the shape of a batch, as long as ``generation_batch_size`` stays.
+    bfloat16 and float32 give different samples.
 
     Input columns: ``docno``, ``text``. Output: the same rows in the same order with all their columns, and
     ``expansion`` (str: the generated texts with :data:`SEPARATOR` between). With ``append`` the ``text`` is followed
-    by its expansion, and ``text_0`` holds what it was: a second pass starts from there, and expands nothing twice. A text without any word stays as it is, its expansion empty. Judge relevance
-    by docno, before expansion.
+    by its expansion, and ``text_0`` holds what it was: a second pass starts from there, and expands nothing twice. A
+    blank text stays as it is, its expansion empty. Judge relevance by docno, before expansion.
 
     Args:
         model: a folder (of ``cs.train_resp2ctxt``, or any with an ``AutoModelForSeq2SeqLM``), a name on the hub, or a
-            pair of model and tokenizer.
+            transformers model.
         num_samples: contexts per text.
         top_k: the most likely tokens that are drawn from; None: all.
         seed: another seed draws other contexts.
@@ -62,7 +64,8 @@ class Resp2Ctxt(Stage):
         cache: a file that keeps what was generated, by content: a run that was killed goes on, a changed collection
             pays for its new texts only. None: nothing is kept.
         text_field: the column or key of the text.
-        precision: "auto": bfloat16 where the processor has it; "bf16", "fp32".
+        tokenizer: of a model that does not bring one.
+        precision: "auto": bfloat16 where the processor has it; "bf16", "fp32". A transformers model stays as it is.
         device: "cpu" to leave a GPU alone; None: a GPU where there is one.
         batch_size: documents that are taken together and sorted by length.
         generation_batch_size: texts that are in the model at a time.
@@ -94,6 +97,7 @@ class Resp2Ctxt(Stage):
         append: bool = True,
         cache: PathLike | None = None,
         text_field: str = "text",
+        tokenizer: Any = None,
         precision: Literal["auto", "bf16", "fp32"] = "auto",
         device: str | None = None,
         batch_size: int = 4096,
@@ -107,8 +111,6 @@ class Resp2Ctxt(Stage):
                 raise ValueError(f"{name}={value!r}: a whole number from 1 on")
         if precision not in ("auto", "bf16", "fp32"):
             raise ValueError(f"precision={precision!r}: 'auto', 'bf16' or 'fp32'")
-        if not isinstance(model, str | os.PathLike | tuple) or (isinstance(model, tuple) and len(model) != 2):
-            raise TypeError(f"model is a {type(model).__name__}: give a folder, a name, or a pair of model and tokenizer")
         self.model = model
         self.num_samples = num_samples
         self.top_k = top_k
@@ -118,12 +120,13 @@ class Resp2Ctxt(Stage):
         self.append = append
         self.cache = cache
         self.text_field = text_field
+        self.tokenizer = tokenizer
         self.precision = precision
         self.device = device
         self.batch_size = batch_size
         self.generation_batch_size = generation_batch_size
         self.verbose = verbose
-        self._loaded: tuple[Any, Any, str] | None = None
+        self._loaded: tuple[Generator, str] | None = None
 
     # -- the stage
 
@@ -169,14 +172,16 @@ class Resp2Ctxt(Stage):
     def _source(self, docno: Any, text: Any, first: Any) -> str:
         """The text before any expansion."""
         if not isinstance(text, str):
-            raise ValueError(f"the {self.text_field} of docno {docno!r} is {text!r}: give a str ('' where there is none)")
+            raise ValueError(
+                f"the {self.text_field} of docno {docno!r} is {text!r}: give a str ('' where there is none)"
+            )
         return first if isinstance(first, str) else text.split(SEPARATOR, 1)[0]
 
     # -- generating
 
     def expand(self, texts: Sequence[str]) -> list[list[str]]:
-        """The generated contexts of each text: ``num_samples`` of them, fewer where one came out empty, none for a text without
-        any word."""
+        """The generated contexts of each text: ``num_samples`` of them, fewer where one came out empty, none for a
+        blank text."""
         return self._expand([self._source(number, text, None) for number, text in enumerate(texts)])
 
     def _expand(self, sources: list[str]) -> list[list[str]]:
@@ -187,16 +192,14 @@ class Resp2Ctxt(Stage):
 
         from .sampling import generate
 
-        model, tokenizer, _ = self._load()
+        generator = self._load()[0]
         cache = self._cache()
         known = {} if cache is None else cache.find(wanted)
         fresh = [source for source in wanted if source not in known]
         if cache is not None:
             logger.info("%d of %d texts were in %s", len(known), len(wanted), cache.path)
         with tqdm(total=len(fresh), desc="expanding", unit="text", disable=not self.verbose) as bar:
-            for rows, said in generate(
-                model, tokenizer, fresh, self._sampling(), batch_size=self.generation_batch_size
-            ):
+            for rows, said in generate(generator, fresh, self._sampling(), batch_size=self.generation_batch_size):
                 found = [(fresh[row], [text for text in texts if text]) for row, texts in zip(rows, said, strict=True)]
                 if cache is not None:
                     cache.add(found)
@@ -219,16 +222,15 @@ class Resp2Ctxt(Stage):
             self.max_new_tokens or target or MAX_NEW_TOKENS,
         )
 
-    def _load(self) -> tuple[Any, Any, str]:
+    def _load(self) -> tuple[Generator, str]:
         if self._loaded is None:
-            model, tokenizer = load(self.model, precision=self.precision, device=self.device)
-            model.eval()
-            self._loaded = model, tokenizer, identity(model, tokenizer)
+            generator = load(self.model, tokenizer=self.tokenizer, precision=self.precision, device=self.device)
+            self._loaded = generator, generator.identity()
         return self._loaded
 
     def fingerprint(self) -> str:
         """A hash of all that generated texts depend on besides the text: weights, tokenizer and settings."""
-        settings = [self._load()[2], *vars(self._sampling()).values()]
+        settings = [self._load()[1], *vars(self._sampling()).values()]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
     def _cache(self) -> ExpansionCache | None:
@@ -244,13 +246,15 @@ class Resp2Ctxt(Stage):
         return self.fingerprint(), self.append, self.text_field
 
     def __repr__(self) -> str:
-        shown = repr(os.fspath(self.model)) if not isinstance(self.model, tuple) else f"<{type(self.model[0]).__name__}>"
+        named = isinstance(self.model, str | os.PathLike)
+        shown = repr(os.fspath(self.model)) if named else f"<{type(self.model).__name__}>"
         given = {
             "num_samples": (self.num_samples, 3), "top_k": (self.top_k, 10), "seed": (self.seed, 1),
             "max_source_length": (self.max_source_length, None), "max_new_tokens": (self.max_new_tokens, None),
             "append": (self.append, True), "text_field": (self.text_field, "text"),
         }  # fmt: skip
-        return f"Resp2Ctxt({', '.join([shown, *(f'{name}={value!r}' for name, (value, usual) in given.items() if value != usual)])})"
+        options = [f"{name}={value!r}" for name, (value, usual) in given.items() if value != usual]
+        return f"Resp2Ctxt({', '.join([shown, *options])})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loaded": None}

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from transformers import DynamicCache, EncoderDecoderCache
 
+from pt_convsearch.rewriting.models import Generator
+
 #: sources are padded to multiples of it
 _BUCKET = 8
 #: rows are filled up to multiples of it
@@ -44,13 +46,12 @@ class Sampling:
 
 
 def generate(
-    model: Any, tokenizer: Any, texts: Sequence[str], how: Sampling, *, batch_size: int
+    generator: Generator, texts: Sequence[str], how: Sampling, *, batch_size: int
 ) -> Iterator[tuple[list[int], list[list[str]]]]:
     """Generate for each text, batch after batch, texts of similar length together.
 
     Args:
-        model: the model, on its device.
-        tokenizer: its tokenizer.
+        generator: the model and its tokenizer.
         texts: the sources.
         how: the settings.
         batch_size: sources per batch.
@@ -60,7 +61,10 @@ def generate(
     """
     if not texts:
         return
-    encoded = tokenizer(list(texts), truncation=False, padding=False, add_special_tokens=True, verbose=False)["input_ids"]
+    model, tokenizer = generator.model, generator.tokenizer
+    encoded = tokenizer(list(texts), truncation=False, padding=False, add_special_tokens=True, verbose=False)[
+        "input_ids"
+    ]
     ids = [_cut(tokenizer, row, text, how.max_source_length) for row, text in zip(encoded, texts, strict=True)]
     buckets = np.array([-(-max(1, len(row)) // _BUCKET) * _BUCKET for row in ids])
     order = np.argsort(-buckets, kind="stable")
@@ -71,9 +75,7 @@ def generate(
         rows = rows[buckets[rows] == bucket]
         start += len(rows)
         sources = _padded([ids[row] for row in rows], int(bucket), tokenizer.pad_token_id or 0)
-        draws = np.stack(
-            [_uniform(how, texts[row], sample) for row in rows for sample in range(how.num_samples)]
-        )
+        draws = np.stack([_uniform(how, texts[row], sample) for row in rows for sample in range(how.num_samples)])
         tokens = _decode(model, sources, draws, how, fill=batch_size if model.device.type != "cpu" else None)
         said = tokenizer.batch_decode(tokens, skip_special_tokens=True)
         said = [" ".join(text.split()) for text in said]
@@ -114,8 +116,8 @@ def _decode(
         sources: ids and mask, one row per source.
         draws: numbers in [0, 1), a row per generated text, a column per step.
         how: the settings.
-        fill: sources that every batch is filled up to, and stays at until all its rows are done (on a GPU, whose kernels follow
-            the shape); None: rows that are done leave.
+        fill: sources that every batch is filled up to, and stays at until all its rows are done (on a GPU, whose
+            kernels follow the shape); None: rows that are done leave.
     """
     device = model.device
     start, ends, forced = _special(model)
@@ -192,4 +194,8 @@ def _special(model: Any) -> tuple[int, set[int], int | None]:
     ends = config.eos_token_id if config.eos_token_id is not None else getattr(model.config, "eos_token_id", None)
     if ends is None:
         raise ValueError("the model does not say which token ends a text: set model.generation_config.eos_token_id")
-    return int(start), {int(end) for end in (ends if isinstance(ends, list | tuple) else [ends])}, config.forced_bos_token_id
+    return (
+        int(start),
+        {int(end) for end in (ends if isinstance(ends, list | tuple) else [ends])},
+        config.forced_bos_token_id,
+    )

@@ -40,7 +40,8 @@ def expansion_terms(
 
     Example:
         >>> import pt_convsearch as cs
-        >>> frame = cs.expansion_terms([{"docno": "d", "text": "reboot the router", "expansion": "my router is slow, which router?"}])
+        >>> said = {"docno": "d", "text": "reboot the router", "expansion": "my router is slow, which router?"}
+        >>> frame = cs.expansion_terms([said])
         >>> frame.loc[0, ["terms", "added", "new", "reweighted"]].tolist(), frame.reweighted_terms[0]
         ([2, 5, 3, 2], {'router': 2})
     """
@@ -52,15 +53,15 @@ def expansion_terms(
     rows = []
     for document in records:
         if not isinstance(document.get("expansion"), str):
-            raise ValueError(
-                f"document {document.get('docno')!r} has no expansion: give what cs.Resp2Ctxt returned"
-            )
+            raise ValueError(f"document {document.get('docno')!r} has no expansion: give what cs.Resp2Ctxt returned")
         first = document.get(f"{text_field}_0")
         own = Counter(analyze(first if isinstance(first, str) else document[text_field].split(SEPARATOR, 1)[0]))
         added = Counter(analyze(document["expansion"]))
         new = {term: count for term, count in added.most_common() if term not in own}
         again = {term: count for term, count in added.most_common() if term in own}
-        rows.append((str(document["docno"]), own.total(), added.total(), sum(new.values()), sum(again.values()), new, again))
+        rows.append(
+            (str(document["docno"]), own.total(), added.total(), sum(new.values()), sum(again.values()), new, again)
+        )
     frame = pd.DataFrame(rows, columns=[*_COLUMNS, "new_terms", "reweighted_terms"])
     return frame.astype(_COLUMNS)
 

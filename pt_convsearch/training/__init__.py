@@ -14,12 +14,14 @@ _HOME = {
     "train": "bi_encoder",
     "train_conqrr": "rewriter_conqrr",
     "train_quretec": "rewriter_quretec",
+    "train_resp2ctxt": "resp2ctxt",
     "train_rewriter": "rewriter",
+    "with_separators": "separators",
 }
 
 __all__ = [
-    "CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train", "train_conqrr", "train_quretec",
-    "train_rewriter",
+    "CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train", "train_conqrr",
+    "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators",
 ]  # fmt: skip
 
 
