@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         engines += [dense] if dense is not None else []
         study = shortcut_study(
             [one for engine in engines for one in (engine, _unseen(engine))], topics, task.qrels, _measures(), forms=forms,
-            by=groups, dependence_by=groups, control="swapped" if topics["conversation_id"].nunique() > 1 else None,
+            by=groups, dependence_by=groups, control="swapped" if _swappable(topics) else None,
             seed=arguments.seed, on_step=say,
         )  # fmt: skip
     _add_oracle(study, task, topics, groups)
@@ -213,6 +213,11 @@ def _depth(topics: pd.DataFrame) -> int:
     return min(100 + max(seen), 1000)
 
 
+def _swappable(topics: pd.DataFrame) -> bool:
+    """Whether a question with a history can get one from another conversation."""
+    return topics["conversation_id"][topics["qhistory"].map(len) > 0].nunique() > 1
+
+
 def _all_rewritten(topics: pd.DataFrame) -> bool:
     return "qrewrite" in topics.columns and bool(topics["qrewrite"].notna().all())
 
@@ -234,8 +239,8 @@ def _notes(task: Task, topics: pd.DataFrame) -> list[str]:
         notes.append(f"{shared:,} questions share their answer with another, to the letter: each such answer is one document")
     if len(task.corpus) <= 100:
         notes.append(f"there are only {len(task.corpus)} answers: R@10 says little")
-    if topics["conversation_id"].nunique() == 1:
-        notes.append("all questions belong to one conversation: the control with another conversation's question is left out")
+    if not _swappable(topics):
+        notes.append("all questions with a history are of one conversation: there is no other question for the control")
     return notes
 
 

@@ -1,0 +1,219 @@
+"""``answers``: any log, with figures worked out by hand; and what it says of logs that cannot be measured."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pt_convsearch.cli import main
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+# Three conversations of two turns. The second answers repeat a word of the first ones ("alpha" …), so a search with the
+# history finds the conversation; the questions alone hold no word of any answer.
+LOG = [
+    {"id": "a", "lang": "en", "messages": [user("one"), said("alpha first"), user("two"), said("alpha second")]},
+    {"id": "b", "lang": "en", "messages": [user("three"), said("beta first"), user("four"), said("beta second")]},
+    {"id": "c", "lang": "de", "messages": [user("five"), said("gamma first"), user("six"), said("gamma second")]},
+]
+
+
+def write(path: Path, log: list[Any]) -> Path:
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in log)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode("utf-8")))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def run(tmp_path: Path, log: list[Any] | Path, *options: str, status: int = 0) -> pd.DataFrame:
+    """The results as a series by (system, group, measure)."""
+    path = log if isinstance(log, Path) else write(tmp_path / "log.jsonl", log)
+    given = ["answers", str(path), "--out", str(tmp_path / "out"), "--no-dense", "--quiet", *options]
+    assert main(given) == status
+    if status:
+        return pd.DataFrame()
+    return pd.read_csv(tmp_path / "out" / "results.csv").set_index(["system", "group", "measure"])
+
+
+def test_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(tmp_path, LOG, "--by", "lang")
+    value, n = found["value"], found["n"]
+    # turn 2: the answer seen ("alpha first") holds both words of the history, the right one ("alpha second") only one;
+    # X_t \ q_t is the history, and finds the right one at rank 2; unseen, at rank 1
+    assert value["BM25 X_t\\q_t", "t > 1", "RR"] == 0.5
+    assert value["BM25, unseen X_t\\q_t", "t > 1", "RR"] == 1.0
+    assert value["BM25 X_t", "t > 1", "R@1"] == 0.0
+    assert value["BM25, unseen X_t", "t > 1", "R@1"] == 1.0
+    assert value["BM25 q_t", "t > 1", "R@10"] == 0.0
+    assert pd.isna(value["BM25 X_t\\q_t", "t = 1", "RR"])
+    # the oracle: two answers a conversation, one once the first was given
+    assert value["conversation oracle", "t > 1", "RR"] == 0.75
+    assert value["conversation oracle", "t = 1", "R@1"] == 0.5
+    assert value["conversation oracle, unseen", "t > 1", "RR"] == 1.0
+    assert n["BM25 X_t", "en", "RR"] == 4
+    assert n["BM25 X_t", "t = 2", "RR"] == 3
+    # no question holds a word of an answer: the rankings are the same with it, without it, and with another
+    dependence = "BM25: X_t against X_t\\q_t"
+    assert value[dependence, "t > 1", "overlap@10"] == 1.0
+    assert value[dependence, "t > 1", "overlap@10 swapped"] == 1.0
+    assert value[dependence, "t > 1", "retention"] == 1.0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["answers.png", "results.csv", "results.json", "table.md"]
+    printed = capsys.readouterr().out
+    assert "Questions with a history (n 3)" in printed
+    assert "conversation oracle" in printed
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]["answers"] == 6
+
+
+def test_a_retriever_that_reads_the_question_is_seen(tmp_path: Path) -> None:
+    """The same log with the question's word in its answer."""
+    log = []
+    for name, first, second in (("a", "apple", "pear"), ("b", "oak", "elm"), ("c", "cod", "eel")):
+        log.append({"id": name, "messages": [user(first), said(f"{first} {name}x"), user(second), said(f"{second} yes")]})
+    found = run(tmp_path, log)["value"]
+    assert found["BM25, unseen X_t", "t > 1", "RR"] == 1.0
+    assert found["BM25, unseen X_t\\q_t", "t > 1", "RR"] == 0.0
+    dependence = "BM25: X_t against X_t\\q_t"
+    assert found[dependence, "t > 1", "overlap@10"] == pytest.approx(0.5)
+    assert found[dependence, "t > 1", "R@10 without"] == 0.0
+
+
+def test_messages_of_all_kinds(tmp_path: Path) -> None:
+    """System and tool messages, tool calls, parts, no answer, an empty one, equal and very long answers, one turn."""
+    long = "word " * 30_000
+    log = [
+        {"id": 1, "messages": [
+            {"role": "system", "content": "Be brief."}, user("one"), {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
+            {"role": "tool", "content": "42"}, said("alpha first"), user([{"type": "text", "text": "two"}]), said("alpha second")]},
+        {"id": 2, "messages": [user("three"), said("Yes."), user("four"), said("Yes."), user("five"), said(""), user("six")]},
+        {"id": 3, "messages": [user("seven"), said(long), user("eight"), said(f"{long} more")]},
+        {"id": 4, "messages": [user("nine"), said("alone")]},
+        {"id": 5, "messages": [user("ten")]},
+        {"id": 6, "messages": []},
+    ]  # fmt: skip
+    found = run(tmp_path, log)
+    settings = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]
+    # answers: alpha first, alpha second, Yes., the two long ones, alone
+    assert (settings["answers"], settings["questions"], settings["with an answer"]) == (6, 10, 7)
+    assert any("given before" in note for note in settings["notes"])
+    assert any("share their answer" in note for note in settings["notes"])
+    # t > 1: 1_2, 2_2 (answered before: 0 unseen), 3_2
+    assert found["n"]["BM25 X_t", "t > 1", "RR"] == 3
+    assert found["value"]["conversation oracle, unseen", "t > 1", "RR"] == pytest.approx(2 / 3)
+
+
+def test_equal_answers_of_their_own(tmp_path: Path) -> None:
+    log = [{"id": name, "messages": [user("x"), said("Yes."), user("y"), said("Yes.")]} for name in "ab"]
+    run(tmp_path, log, "--duplicates", "own-id")
+    assert json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]["answers"] == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("猫が好きです", "猫は動物です"), ("Кошки любят молоко", "Кошки спят днём"), ("القطط تحب الحليب", "القطط تنام نهارا")],
+)
+def test_other_scripts(tmp_path: Path, first: str, second: str) -> None:
+    log = [
+        {"id": "a", "messages": [user("?!"), said(first), user("…"), said(second)]},
+        {"id": "b", "messages": [user("?!"), said("ὁ δὲ ἀνεξέταστος βίος"), user("…"), said("οὐ βιωτὸς ἀνθρώπῳ βίος")]},
+    ]
+    found = run(tmp_path, log)["value"]
+    notes = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]["notes"]
+    assert any("'unicode'" in note for note in notes)
+    assert found["BM25, unseen X_t", "t > 1", "R@1"] == 1.0
+
+
+def test_a_sample_says_so_and_keeps_the_collection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(tmp_path, LOG, "--sample", "3", "--seed", "4")
+    settings = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]
+    assert (settings["searched"], settings["with an answer"], settings["answers"]) == (3, 6, 6)
+    assert found["n"]["BM25 X_t", "All", "RR"] == 3
+    assert "3 questions were drawn from 6" in capsys.readouterr().out
+    again = run(tmp_path, LOG, "--sample", "3", "--seed", "4")
+    pd.testing.assert_frame_equal(found, again)
+
+
+def test_a_sample_of_one_has_a_history(tmp_path: Path) -> None:
+    log = [{"id": str(at), "messages": [user(f"q{at}"), said(f"a{at}")]} for at in range(30)]
+    log.append(LOG[0])
+    found = run(tmp_path, log, "--sample", "1")
+    assert found["n"]["BM25 X_t", "t > 1", "RR"] == 1
+
+
+def test_one_conversation_has_no_control(tmp_path: Path) -> None:
+    found = run(tmp_path, LOG[:1])
+    assert "overlap@10 swapped" not in set(found.index.get_level_values("measure"))
+
+
+def test_topics_files_and_other_names(tmp_path: Path) -> None:
+    topics = [
+        {"qid": "a_1", "conversation_id": "a", "turn": 1, "query": "one", "history": [], "answer": "alpha first"},
+        {"qid": "a_2", "conversation_id": "a", "turn": 2, "query": "two", "answer": "alpha second",
+         "history": [{"speaker": "user", "text": "one"}, {"speaker": "agent", "text": "alpha first"}]},
+        {"qid": "b_1", "conversation_id": "b", "turn": 1, "query": "three", "history": [], "answer": "beta"},
+    ]  # fmt: skip
+    found = run(tmp_path, write(tmp_path / "topics.jsonl.gz", topics))["value"]
+    assert found["conversation oracle", "t > 1", "RR"] == 0.75
+    renamed = [{"convo": record["messages"], "name": record["id"]} for record in LOG]
+    found = run(tmp_path, renamed, "--columns", "convo=messages", "name=id")["value"]
+    assert found["BM25, unseen X_t", "t > 1", "R@1"] == 1.0
+
+
+def test_dialogues_of_named_speakers(tmp_path: Path) -> None:
+    dialogue = [("bot", "Hello"), ("ann", "one"), ("bot", "alpha first"), ("ann", "two"), ("bot", "alpha second")]
+    log = [{"dialogue_id": name, "utterances": [{"speaker": who, "text": text} for who, text in dialogue]} for name in "ab"]
+    found = run(tmp_path, log, "--user", "ann")
+    # 'Hello' was said before the first question, so both questions of ann have a history
+    assert found["n"]["BM25 X_t", "t > 1", "RR"] == 4
+
+
+BAD = [
+    ([{"id": "a", "messages": [user("one"), said("x")]}, {"id": "b", "messages": [user("two"), said("y")]}], "first turns"),
+    ([{"id": "a", "messages": [user("one"), said(" "), user("two")]}], "none of the 2 questions"),
+    ([{"id": "a", "messages": [{"role": "system", "content": "x"}]}], "no question"),
+    ([{"id": "a", "messages": [{"role": "narrator", "content": "x"}]}], "narrator"),
+    ([{"qid": "a", "query": "x", "qhistory": []}], "answer"),
+    ([{"qid": "a", "query": "x", "qhistory": [], "answer": "y"}], "conversation_id"),
+    ([], "no question"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "message"), BAD)
+def test_logs_that_cannot_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: list[Any], message: str) -> None:
+    run(tmp_path, log, status=2)
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, LOG, "--by", "language", status=2)
+    assert "language" in capsys.readouterr().err
+    run(tmp_path, LOG, "--columns", "nonsense", status=2)
+    assert "THEIRS=OURS" in capsys.readouterr().err
+    run(tmp_path, tmp_path, status=2)
+    assert "folder" in capsys.readouterr().err
+    run(tmp_path, tmp_path / "nowhere.jsonl", status=2)
+    assert "nowhere.jsonl" in capsys.readouterr().err
+
+
+def test_dense_rows(tmp_path: Path, minilm: str) -> None:
+    path = write(tmp_path / "log.jsonl", LOG)
+    assert main(["answers", str(path), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    found = pd.read_csv(tmp_path / "out" / "results.csv").set_index(["system", "group", "measure"])["value"]
+    assert found["MiniLM, unseen X_t", "t > 1", "R@10"] == 1.0
+    assert found["MiniLM: X_t against X_t\\q_t", "t > 1", "overlap@10"] == 1.0  # six answers, all in the top ten
