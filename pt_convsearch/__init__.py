@@ -27,10 +27,13 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "reranking": ("DropSeen", "rrf"),
     "negatives": (
         "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",
-        "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "training_pairs",
+        "GeneratedNegatives", "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "annotation_sheet",
+        "annotation_widget", "candidate_lists", "false_negative_rates", "training_pairs",
     ),
     "training": ("train", "train_conqrr", "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators"),
-    "evaluation": ("Experiment", "QuestionTypes", "plots", "render", "shortcut_dependence"),
+    "evaluation": (
+        "Experiment", "QuestionTypes", "pairwise_tests", "plots", "render", "shortcut_dependence", "superscripts",
+    ),
     "datasets": ("dataset",),
 }  # fmt: skip
 _PACKAGES = ("topics", "measures", *_ROOMS)

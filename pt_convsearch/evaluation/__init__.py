@@ -3,6 +3,7 @@
 from pt_convsearch.evaluation import plots
 from pt_convsearch.evaluation.dependence import ShortcutDependence, shortcut_dependence
 from pt_convsearch.evaluation.experiment import Experiment
+from pt_convsearch.evaluation.pairwise import pairwise_tests, superscripts
 from pt_convsearch.evaluation.question_types import QuestionTypes
 from pt_convsearch.evaluation.rendering import render
 from pt_convsearch.evaluation.table import ResultTable
@@ -12,7 +13,9 @@ __all__ = [
     "QuestionTypes",
     "ResultTable",
     "ShortcutDependence",
+    "pairwise_tests",
     "plots",
     "render",
     "shortcut_dependence",
+    "superscripts",
 ]

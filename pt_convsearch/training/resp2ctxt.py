@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+import torch
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, set_seed
 
 from pt_convsearch import _files
@@ -161,7 +162,7 @@ def train_resp2ctxt(
             Seq2SeqTrainer, generator.model, rows, dev_rows,
             DataCollatorForSeq2Seq(generator.tokenizer, model=generator.model), settings, target=folder,
             work=folder.with_name(f"{folder.name}.training"), greater_is_better=False, write=write, overwrite=overwrite,
-            verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
+            verbose=verbose, device=None if torch.cuda.is_available() and device != "cpu" else "cpu", options=trainer_options or {}, callbacks=callbacks,
             more={"processing_class": generator.tokenizer},
         )  # fmt: skip
     return Resp2Ctxt(str(folder), device=device)
