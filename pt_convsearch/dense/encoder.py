@@ -329,8 +329,11 @@ def titled(titles: Sequence[Any] | None, texts: Sequence[str], separator: str) -
 
 def _bounded(tower: SentenceTransformer, task: str, wanted: int) -> int:
     module = text_module(tower, task)
-    limit = None if module is None else longest(module)
-    return wanted if limit is None else min(wanted, limit)
+    if module is None:
+        return wanted
+    # what the model can read, and what it was trained on where its folder says so
+    limits = (longest(module), getattr(module, f"{task}_length", None))
+    return min([wanted, *(limit for limit in limits if limit is not None)])
 
 
 def _prompt(tower: SentenceTransformer, given: str | None, names: tuple[str, ...]) -> str:

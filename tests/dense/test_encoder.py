@@ -113,6 +113,17 @@ def test_lengths_are_bounded_by_the_model(tiny: Path, bert) -> None:
     assert np.isfinite(encoder.encode_queries(["w1 " * 500])).all()
 
 
+def test_lengths_that_a_trained_folder_names_are_kept(tiny: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny))
+    model[0].query_length, model[0].document_length = 7, 9
+    model.save(str(tmp_path / "trained"))
+    encoder = cs.BiEncoder(tmp_path / "trained", max_query_length=8, max_passage_length=10)
+    encoder.encode_queries(["w1"])
+    assert (encoder.max_query_length, encoder.max_passage_length) == (7, 9)
+
+
 def test_one_word_longer_than_the_limit(tiny: Path) -> None:
     encoder = cs.BiEncoder(tiny, max_query_length=5)
     assert np.isfinite(encoder.encode_queries(["wabcabcabcabcabcabcabc", "🙂" * 100, "日本" * 50])).all()
