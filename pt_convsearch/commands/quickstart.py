@@ -66,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = {"data": "convsearch:testbed", "passages": passages, "questions": len(topics), **options}
     study.write(arguments.out, settings=settings, timings=timings)
-    figure = plots.bars(study.table, measure=R @ 10)
+    shown = [f"{engine.name} {form}" for engine in engines for form in ("X_t", "X_t\\q_t", "q_t")]
+    figure = plots.bars(study.table.loc[shown], measure=R @ 10)
     figure.savefig(arguments.out / "shortcut.png", dpi=150)
 
     print(cs.render(study.table, "text"))
