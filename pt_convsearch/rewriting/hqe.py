@@ -139,14 +139,13 @@ class HQE(RewritingStage):
         if len(known) > _MOST_WORDS:
             known.clear()
         new = [word for word in dict.fromkeys(asked) if word not in known]
-        known.update(zip(new, self._searched(new), strict=True))
+        if new:
+            known.update(zip(new, self._searched(new), strict=True))
         return known
 
     def _searched(self, texts: list[str]) -> list[float]:
         """The best score of each text; one search for all of them."""
         asked = pd.DataFrame({"qid": [str(at) for at in range(len(texts))], "query": texts})
-        if not texts:
-            return []
         found = self._searcher()(asked)
         best = found.groupby("qid")["score"].max() if len(found) else {}
         return [float(best.get(qid, 0.0)) for qid in asked["qid"]]
