@@ -35,6 +35,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
         "Experiment", "QuestionTypes", "pairwise_tests", "plots", "render", "shortcut_dependence", "superscripts",
     ),
     "datasets": ("dataset",),
+    "session": ("Session",),
 }  # fmt: skip
 _PACKAGES = ("topics", "measures", *_ROOMS)
 _ORIGIN = {name: room for room, names in _ROOMS.items() for name in names}

@@ -216,6 +216,20 @@ def test_other_languages(tmp_path) -> None:
     assert found[["qid", "docno"]].to_numpy().tolist() == [["1", "zh"], ["2", "fr"]]
 
 
+# 4. Live, turn by turn
+
+
+def test_a_live_conversation(index: cs.BM25Index) -> None:
+    chat = cs.Session(cs.form(cs.X) >> index.bm25())
+    assert set(chat.ask("Who wrote Dune?").docno) == {"d1", "d2"}
+    chat.answer("Frank Herbert wrote it.", docno="d2")
+    assert chat.ask("When was it published?")["query"][0].startswith("Who wrote Dune? Frank Herbert wrote it. When")
+    branch = chat.copy()
+    chat.undo()
+    assert chat.topics["query"].tolist() == ["Who wrote Dune?"]
+    assert branch.topics.qhistory[1][1]["docno"] == "d2"
+
+
 # 5. The table
 
 
