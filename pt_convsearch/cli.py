@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import logging
+import os
 import sys
 
 from pt_convsearch import __version__
@@ -25,14 +27,30 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; the exit status is 0 when all went well, 2 for input that cannot be used, 130 after Ctrl-C."""
+    """Run a command.
+
+    The exit status is 0 when all went well, 2 for input that cannot be used, 130 after Ctrl-C, 141 where whoever read the
+    output has stopped.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # a terminal that lacks a character is shown its number: no report dies of an emoji
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     logging.basicConfig(level=arguments.log.upper(), format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        return int(arguments.run(arguments) or 0)
+        status = int(arguments.run(arguments) or 0)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return 130
-    except (ValueError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError, ImportError) as error:
+    except BrokenPipeError:
+        # whoever read the output has seen enough; what is still to be written goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (
+        ValueError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError, ImportError,
+    ) as error:  # fmt: skip
         if arguments.log == "debug":
             raise
         message = error.args[0] if isinstance(error, KeyError) and error.args else error

@@ -95,7 +95,11 @@ def run_info(arguments: argparse.Namespace) -> int:
     source = data.source
     print(f"convsearch:{arguments.name}")
     if source is None:
-        print("needs no file")
+        print(
+            "needs no file"
+            if data.path is None
+            else f"your own files in {data.path}: datasets check looks through them"
+        )
         return 0
     print(f"{source.title}, {source.homepage}\nLicence: {source.licence}\nCite: {source.citation}")
     if data.counts:

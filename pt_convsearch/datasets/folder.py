@@ -172,13 +172,13 @@ def read_topics(path: Path) -> pd.DataFrame:
             field(values, "query", str, where),
             [said(message["role"], message["content"], message.get("docno")) for message in history],
             qrewrite=field(values, "qrewrite", str, where, None),
-            qtype=field(values, "qtype", str, where, None),
+            qtype=_text(field(values, "qtype", (str, int), where, None)),
             conversation_id=_text(field(values, "conversation_id", (str, int), where, None)),
             turn_number=_number(values.get("turn_number"), where),
             answer=field(values, "answer", str, where, ""),
             **{
                 name if name.startswith("q") else f"q{name}": value
-                for name, value in rest.items()
+                for name, value in sorted(rest.items(), key=lambda item: item[0].startswith("q"))
                 if name not in _LEFT_OUT
             },
         )
@@ -209,6 +209,8 @@ def _number(value: Any, where: str) -> int | None:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     raise ValueError(f"{where}: the turn is {value!r}, not a whole number")
 
 

@@ -22,7 +22,6 @@ from pt_convsearch.measures.agreement import agreement
 from pt_convsearch.topics.checks import check_queries
 from pt_convsearch.topics.validation import histories
 
-
 #: what a question has in ``per_query``
 _VALUES = ("overlap", "rbo", "overlap_swapped", "rbo_swapped", "full", "without", "swapped")
 
@@ -35,8 +34,9 @@ class ShortcutDependence:
         summary: one row per group (those of first turns alone are left out): group, n (questions compared),
             overlap@k, RBO; with the control also those of the swapped question; with judgments n judged, the measure
             of each ranking, and retention.
-        per_query: one row per question: qid, the label columns (as "topics.X" where X stands here already), overlap and rbo (``_swapped`` for the control), and
-            the measure of each ranking (NaN where the question is not judged).
+        per_query: one row per question: qid, the label columns (as "topics.X" where X stands here already), overlap
+            and rbo (``_swapped`` for the control), and the measure of each ranking (NaN where the question is not
+            judged).
         left_out: how many first turns were left out, and how many questions had no results in either ranking.
         settings: k, rbo_p, measure, control, seed.
     """

@@ -132,13 +132,21 @@ class Budget:
         if not kept:
             # nothing but one endless word: its end says more than nothing
             at = order[0][0]
-            text, _ = last_tokens(said.texts[at], room, self._counter)
+            text = said.texts[at].rstrip()
+            text = last_tokens(text, room, self._counter)[0] if room > 0 else self._end(text)
             kept, times[at], sure = {at: text}, 1, False
         chosen = sorted(kept)
         query = Said(
             [kept[at] for at in chosen], [said.roles[at] for at in chosen], copies=[times[at] for at in chosen]
         )
         return joined(query, self._sep), sum(map(len, said.texts)) - sum(map(len, kept.values())), sure
+
+    def _end(self, text: str) -> str:
+        """The longest end of the last word that fits, where a word's tokens depend on what stands before it."""
+        word = text.split()[-1]
+        ends = [word[at:] for at in range(max(0, len(word) - 16 * self._room), len(word))]
+        counts = self._counter.counts(ends)
+        return next((end for end, count in zip(ends, counts, strict=True) if count <= self._room), "")
 
     def _order(self, said: Said, copies: Sequence[int]) -> tuple[list[int], list[tuple[int, bool]]]:
         """Which messages must stay, and in which order all get their tokens, with a mark on further copies."""

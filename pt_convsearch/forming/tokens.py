@@ -205,10 +205,11 @@ def tail(text: str, room: int, by: Counter, *, forced: bool = False) -> tuple[st
     """
     if room <= 0:
         return "", 0, False
+    text = text.rstrip()  # some tokenizers make tokens of white space: the words come first
     whole = by.last_words(text, room)
     if whole is not None:
         words, count = whole
-        if words:
+        if count:
             pieces = text.rsplit(None, words)
             return (text[len(pieces[0]) :].lstrip() if len(pieces) > words else text), count, False
     else:

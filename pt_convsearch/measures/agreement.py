@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pt_convsearch.measures.runs import Ranking, Ties, ranking
+from pt_convsearch.topics.checks import as_ids, first_three
 
 
 def agreement(
@@ -47,7 +48,9 @@ def agreement(
         raise ValueError(f"k={k}: the depth of an overlap is at least 1")
     if not 0 < p < 1:
         raise ValueError(f"p={p}: RBO's persistence lies between 0 and 1")
-    questions = pd.Index(qids, name="qid")
+    questions = pd.Index(as_ids(pd.Series(list(qids), dtype=object), "qid"), name="qid")
+    if questions.has_duplicates:
+        raise ValueError(f"qids {first_three(questions[questions.duplicated()].unique())} are asked for more than once")
     runs = ranking(first, ties=ties), ranking(second, ties=ties)
     depths = [_depths(run, questions) for run in runs]
     query, position_a, position_b = _shared(*runs, questions)

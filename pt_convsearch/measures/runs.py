@@ -31,6 +31,9 @@ class Judgments:
 
     def of(self, qids: pd.Index) -> Judgments:
         """The judgments of these questions only, in the order of ``qids``; the unjudged among them are left out."""
+        if qids.has_duplicates:
+            repeated = qids[qids.duplicated()].unique()
+            raise ValueError(f"{len(repeated)} qids are asked for more than once ({first_three(repeated)})")
         qids = qids[qids.isin(self.qids)]
         code = qids.get_indexer(self.qids)[self.query]
         kept = code >= 0
@@ -63,6 +66,8 @@ def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgment
     if isinstance(qrels, Mapping):
         rows = [(qid, docno, label) for qid, labels in qrels.items() for docno, label in labels.items()]
         qrels = pd.DataFrame(rows, columns=["qid", "docno", "label"])
+    if not isinstance(qrels, pd.DataFrame):
+        raise TypeError(f"qrels are a frame of qid, docno, label (or a mapping), not {type(qrels).__name__}")
     missing = [column for column in ("qid", "docno", "label") if column not in qrels.columns]
     if missing:
         raise ValueError(
@@ -133,6 +138,8 @@ def ranking(run: pd.DataFrame, *, ties: Ties = "rank") -> Ranking:
     """
     if ties not in ("rank", "trec_eval"):
         raise ValueError(f"ties={ties!r}: 'rank' (by the rank column) or 'trec_eval' (by score, then docno)")
+    if not isinstance(run, pd.DataFrame):
+        raise TypeError(f"a run is a frame of qid, docno, score, rank, not {type(run).__name__}")
     missing = [column for column in ("qid", "docno") if column not in run.columns]
     by_rank = ties == "rank" and "rank" in run.columns
     if not by_rank and "score" not in run.columns:

@@ -79,7 +79,8 @@ def from_turns(
             messages.extend(_said(record, f"turn {number} of conversation {name!r}", passages))
         found = [record for _, record in turns]
         qids = [
-            _as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}" for number, record in turns
+            _as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}"
+            for number, record in turns
         ]
         extras = {"qrewrite": [_first(record, _REWRITE) for record in found]}
         extras.update({column: [record.get(column) for record in found] for column in columns})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -105,3 +108,39 @@ def test_check_leaves_a_status(tmp_path, capsys, qrels, options, status):
 def test_check_of_nothing(capsys, tmp_path):
     assert main(["datasets", "check", str(tmp_path / "none")]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_a_terminal_that_lacks_a_character_is_shown_its_number(tmp_path):
+    (tmp_path / "topics.jsonl").write_text('{"qid": "1", "query": "🙂"}', encoding="utf-8")
+    (tmp_path / "corpus.jsonl").write_text('{"docno": "日本", "text": "é"}', encoding="utf-8")
+    (tmp_path / "qrels.txt").write_text("1 0 ü 1", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pt_convsearch", "datasets", "check", str(tmp_path)],
+        env={**os.environ, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        timeout=240,
+    )
+    assert done.returncode == 1, done.stderr
+    assert b"judgments of passages that the corpus lacks: '\\xfc'" in done.stdout
+
+
+def test_faults_of_the_file_system_are_one_line(capsys, tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied", "home")
+
+    monkeypatch.setattr("pt_convsearch.datasets.fetch", refused)
+    assert main(["datasets", "fetch", "cast/2020"]) == 2
+    assert capsys.readouterr().err == "datasets: [Errno 13] Permission denied: 'home'\n"
+
+
+def test_output_that_nobody_reads_is_no_fault():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "pt_convsearch", "datasets", "info", "testbed"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=240,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")

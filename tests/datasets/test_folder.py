@@ -261,3 +261,11 @@ def test_check_of_real_data(realdata):
     assert bool(report)
     assert report.counts == {"questions": 4354, "judgments": 4015, "passages": 3944}
     assert ("of 4,354 questions have no gold: they are left out of means", 339) in found(report)
+
+
+def test_numbers_and_further_fields(tmp_path):
+    lines = [{"qid": 1, "query": "a", "turn": 2.0, "qtype": 3, "qlang": "fr", "lang": "en"}]
+    (tmp_path / "topics.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    row = cs.dataset(f"folder:{tmp_path}").get_topics().iloc[0]
+    assert (row["qid"], row["turn_number"], row["qtype"]) == ("1", 2, "3")
+    assert row["qlang"] == "fr"  # whichever comes first in the file

@@ -234,7 +234,9 @@ def test_unknown_options_are_refused(options):
 
 def test_ground_truth_of_the_shared_task_has_no_questions(realdata):
     qrels = qrels_of_turns(realdata / "qrecc-labels" / "scai-ground-truth-format-example.json")
-    page = "http://web.archive.org/web/20150114053507id_/http://forums.studentdoctor.net:80/threads/pi-vs-pka.480670/_p5"
+    page = (
+        "http://web.archive.org/web/20150114053507id_/http://forums.studentdoctor.net:80/threads/pi-vs-pka.480670/_p5"
+    )
     assert qrels.values.tolist() == [["2774_1", page, 1]]
 
 

@@ -310,6 +310,20 @@ def test_minilm_by_name_and_by_object(minilm: str) -> None:
     assert hash(one) == hash(other)
 
 
+def test_a_question_that_ends_in_nothing_is_not_lost() -> None:
+    def formed(utterance: str, tokenizer: Tokenizer, tokens: int) -> str:
+        history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        topics = pd.DataFrame({"qid": ["1"], "query": [utterance], "qhistory": [history]})
+        return cs.form(cs.X, max_tokens=tokens, tokenizer=tokenizer)(topics)["query"][0]
+
+    # BERT makes no token of a zero-width space, and un ##believ ##able has one token too many
+    assert formed("unbelievable \u200b", bert(), 4) == "believable \u200b"
+    # each line end is a token to GPT-2: they go before the words
+    assert formed("again and again" + "\n" * 9, bytes_bpe(), 3).endswith("n")
+    # " again" is one token, "again" is more
+    assert formed("again", bytes_bpe(), 1) == "n"
+
+
 def test_tokenizers_that_are_none() -> None:
     with pytest.raises(ValueError, match="tokenizer is a int"):
         query([], "q", max_tokens=3, tokenizer=7)

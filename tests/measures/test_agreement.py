@@ -80,3 +80,10 @@ def test_against_the_formula(pairs, p: float) -> None:
 def test_impossible_options(options) -> None:
     with pytest.raises(ValueError):
         agreement(run_of({"q": "a"}), run_of({"q": "a"}), ["q"], **options)
+
+
+def test_questions_are_asked_for_once_and_by_any_id() -> None:
+    run = pd.DataFrame({"qid": [1, 1], "docno": ["x", "y"], "rank": [0, 1]})
+    assert agreement(run, run, [1.0]).loc["1"].tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="'1' are asked for more than once"):
+        agreement(run, run, ["1", 1])

@@ -237,3 +237,14 @@ def test_names_of_measures() -> None:
             as_measures(wrong)
     with pytest.raises(TypeError):
         as_measures([3])
+
+
+def test_what_is_no_frame_or_asked_for_twice_is_said() -> None:
+    run = pd.DataFrame({"qid": ["1"], "docno": ["a"], "score": [1.0]})
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
+    with pytest.raises(TypeError, match="a run is a frame .* not list"):
+        evaluate([("1", "a", 1.0)], qrels, ["RR"])
+    with pytest.raises(TypeError, match="qrels are a frame .* not list"):
+        evaluate(run, [("1", "a", 1)], ["RR"])
+    with pytest.raises(ValueError, match="asked for more than once \\('1'\\)"):
+        evaluate(run, qrels, ["RR"], qids=["1", "1"])
