@@ -37,7 +37,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "datasets": ("dataset",),
     "session": ("Session",),
 }  # fmt: skip
-_PACKAGES = ("topics", "measures", *_ROOMS)
+_PACKAGES = ("topics", "measures", *_ROOMS, "scale")
 _ORIGIN = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = ["__version__", *sorted(_ORIGIN), "topics"]

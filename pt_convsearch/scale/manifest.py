@@ -1,0 +1,74 @@
+"""What a sharded index is made of, on disk: one JSON file that is written last."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .storage import Storage
+
+NAME = "shards.json"
+FORMAT, FORMAT_VERSION = "convsearch_shards", 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard: the passages from ``first`` on, in the order of the collection.
+
+    ``digest`` tells the passages (SHA-256), ``files`` the size and checksum of each file, ``counts`` what the index of the
+    shard counted.
+    """
+
+    name: str
+    num_docs: int
+    digest: str
+    files: dict[str, dict[str, Any]]
+    counts: dict[str, Any] = field(default_factory=dict)
+    first: int = 0
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All shards, what they were built with, and what is known of the whole."""
+
+    kind: str
+    build: str
+    settings: dict[str, Any]
+    shards: tuple[Shard, ...]
+    statistics: dict[str, dict[str, Any]]
+
+    @property
+    def num_docs(self) -> int:
+        return sum(shard.num_docs for shard in self.shards)
+
+    def to_json(self) -> bytes:
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, "num_docs": self.num_docs, **asdict(self)}
+        return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def read_manifest(storage: Storage) -> Manifest:
+    """The manifest of a sharded index.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or of another version.
+    """
+    try:
+        content = json.loads(storage.read(NAME))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"there is no sharded index at {storage.address}: build it with .index(passages)"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{storage.address}/{NAME} is damaged ({error}): build the index anew") from error
+    if (content.get("format"), content.get("format_version")) != (FORMAT, FORMAT_VERSION):
+        raise ValueError(
+            f"{storage.address}/{NAME} is a {content.get('format')} of version {content.get('format_version')}, "
+            f"not a {FORMAT} of version {FORMAT_VERSION}"
+        )
+    shards = tuple(Shard(**shard) for shard in content["shards"])
+    return Manifest(content["kind"], content["build"], content["settings"], shards, content["statistics"])

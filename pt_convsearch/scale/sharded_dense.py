@@ -1,0 +1,328 @@
+"""Dense shards: exact search as over one index, or a FAISS index of any kind per shard."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from .._files import PathLike
+from ..dense.encoder import BiEncoder
+from ..dense.index import _FREE, DenseIndex
+from ..dense.lookup import DenseScorer, VecLoader
+from ..dense.retriever import DenseRetriever
+from ..dense.search import nearest
+from .building import Recipe
+from .dense_shard import DenseShard
+from .manifest import Shard
+from .merging import Best
+from .serving import LocalShards
+from .sharded import Engine, ShardedIndex, differing, shown
+from .sharded_bm25 import find_docnos, take_strings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: queries that are compared with a shard together
+QUERIES_PER_CALL = 512
+
+
+class ShardedDenseIndex(ShardedIndex):
+    """Dense shards, each a :class:`~pt_convsearch.dense.DenseIndex`; exact search gives what one index gives.
+
+    Besides the options of :class:`ShardedIndex`:
+
+    Args:
+        encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the shards were built with, or ``doc_vec`` and
+            ``query_vec`` come from elsewhere.
+        similarity: "dot" or "cosine" for vectors from elsewhere.
+
+    With ``engine="ray"``, :meth:`index` encodes by :func:`~pt_convsearch.scale.encode`.
+
+    Example:
+        ``cs.form(cs.X) >> cs.scale.ShardedIndex("passages.shards", encoder).retriever(num_results=100)``
+    """
+
+    kind = "dense"
+
+    def __init__(
+        self,
+        path: PathLike,
+        encoder: BiEncoder | None = None,
+        *,
+        similarity: Literal["dot", "cosine"] | None = None,
+        passages_per_shard: int = 1_000_000,
+        engine: Engine = "threads",
+        threads: int | None = None,
+        num_workers: int | None = None,
+        storage_options: dict[str, Any] | None = None,
+        cache: PathLike | None = None,
+        overwrite: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        if similarity not in (None, "dot", "cosine"):
+            raise ValueError(f"similarity={similarity!r}: 'dot' or 'cosine'")
+        if encoder is not None and not isinstance(encoder, BiEncoder):
+            raise TypeError(f"encoder is {encoder!r}: give a cs.BiEncoder, or similarity= and doc_vec from elsewhere")
+        self._encoder = encoder
+        self._similarity = similarity if encoder is None else encoder.similarity
+        super().__init__(
+            path, passages_per_shard=passages_per_shard, engine=engine, threads=threads, num_workers=num_workers,
+            storage_options=storage_options, cache=cache, overwrite=overwrite, verbose=verbose,
+        )  # fmt: skip
+
+    def _check(self, settings: dict[str, Any]) -> None:
+        if self._similarity is not None and settings["similarity"] != self._similarity:
+            raise differing(
+                self.storage, [f"similarity={self._similarity!r}, the index has {settings['similarity']!r}"]
+            )
+        theirs = settings.get("encoder")
+        if self._encoder is None or theirs is None:
+            return
+        ours = self._encoder.identity()
+        names = [name for name in theirs if name not in _FREE and ours.get(name) != theirs[name]]
+        if names:
+            raise differing(
+                self.storage, [f"{name} is {shown(theirs[name])} there, {shown(ours.get(name))} here" for name in names]
+            )
+
+    def index_inputs(self) -> list[list[str]]:
+        return [["docno", "doc_vec"]] if self._encoder is None else [["docno", self._encoder.text_field]]
+
+    def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedDenseIndex:
+        if self.engine == "ray" and self._encoder is not None:
+            from .encoding import encode
+
+            self.close()
+            encode(
+                iter, self._encoder, self.path, passages_per_shard=self.passages_per_shard, num_workers=self.num_workers,
+                storage_options=self.storage.options, overwrite=self.overwrite, verbose=self.verbose,
+            )  # fmt: skip
+            self._forget()
+            return self
+        super().index(iter)
+        return self
+
+    def _recipe(self) -> Recipe:
+        return DenseRecipe(self._encoder, self._similarity)
+
+    def _opener(self, shard: Shard) -> Callable[[], Any]:
+        return functools.partial(DenseShard.open, self.storage, shard)
+
+    # -- what DenseIndex offers too
+
+    @property
+    def index_path(self) -> str:
+        """Where the index lies, for messages."""
+        return self.storage.address
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return dict(self.manifest.settings)
+
+    @property
+    def similarity(self) -> str:
+        """How vectors are compared: "dot" or "cosine"."""
+        return (
+            self.manifest.settings["similarity"] if self.built() and not self.overwrite else self._similarity or "dot"
+        )
+
+    @property
+    def encoder(self) -> BiEncoder | None:
+        """The encoder given, or the one that the index was built with, if it can be loaded by name; else None."""
+        if self._encoder is None and self.built():
+            spec = self.manifest.settings.get("encoder_spec")
+            if spec is not None:
+                encoder = BiEncoder(**spec)
+                self._encoder = encoder
+                self._check(self.manifest.settings)
+        return self._encoder
+
+    @property
+    def max_norm(self) -> float:
+        """The length of the longest vector."""
+        return float(self.manifest.settings["max_norm"])
+
+    def docnos_of(self, numbers: np.ndarray) -> pd.api.extensions.ExtensionArray:
+        """The docnos of passages by their number in the collection, as pandas strings."""
+        return pd.array(take_strings(self, "docnos", np.asarray(numbers)), dtype="str")
+
+    def docnos(self) -> list[str]:
+        """All docnos, in the order of the collection."""
+        return list(self.docnos_of(np.arange(len(self))))
+
+    def numbers_of(self, docnos: pd.Series) -> np.ndarray:
+        """The numbers of passages by their docno.
+
+        Raises:
+            ValueError: a docno that no shard has.
+        """
+        return find_docnos(self, docnos.tolist())
+
+    @property
+    def vectors(self) -> _Vectors:
+        """The vectors by number of the passage: ``index.vectors[numbers]``."""
+        return _Vectors(self)
+
+    def get_corpus_iter(self) -> Iterator[dict[str, Any]]:
+        """Dicts of ``docno`` and ``doc_vec``, in the order of the collection."""
+        for start in range(0, len(self), 4096):
+            numbers = np.arange(start, min(start + 4096, len(self)))
+            for docno, vector in zip(self.docnos_of(numbers), self.vectors[numbers], strict=True):
+                yield {"docno": docno, "doc_vec": vector}
+
+    def retriever(
+        self,
+        *,
+        num_results: int = 1000,
+        exact: bool = True,
+        faiss: str | None = None,
+        nprobe: int | None = None,
+        ef_search: int | None = None,
+        batch_size: int | None = None,
+        threads: int | None = None,
+        verbose: bool = False,
+    ) -> ShardedDenseRetriever:
+        """Q -> R, with the options and columns of :class:`~pt_convsearch.dense.DenseRetriever`.
+
+        ``exact=False`` searches a FAISS index per shard, built on first use beside the shard: ``faiss="SQfp16"`` halves the
+        memory, ``"SQ8"`` quarters it, ``"IVF1024,PQ48"`` and kin are smaller and faster still.
+        :func:`~pt_convsearch.scale.recall_of` says what each loses.
+        """
+        return ShardedDenseRetriever(
+            self, num_results=num_results, exact=exact, faiss=faiss, nprobe=nprobe, ef_search=ef_search,
+            batch_size=batch_size, threads=threads, verbose=verbose,
+        )  # fmt: skip
+
+    def vec_loader(self) -> VecLoader:
+        """Adds ``doc_vec`` to frames with ``docno``."""
+        return VecLoader(self)  # type: ignore[arg-type]
+
+    def scorer(self, *, num_results: int | None = None) -> DenseScorer:
+        """R -> R: scores what another retriever found."""
+        return DenseScorer(self, num_results=num_results)  # type: ignore[arg-type]
+
+
+class _Vectors:
+    def __init__(self, index: ShardedDenseIndex) -> None:
+        self._index = index
+
+    def __getitem__(self, numbers: np.ndarray) -> np.ndarray:
+        numbers = np.asarray(numbers)
+        found = np.empty((len(numbers), self._index.meta["vec_size"]), dtype=np.float32)
+        for places, vectors in self._index.gathered("vectors", numbers):
+            found[places] = vectors
+        return found
+
+
+class ShardedDenseRetriever(DenseRetriever):
+    """:class:`~pt_convsearch.dense.DenseRetriever` over shards: the same columns, scores and order."""
+
+    def __init__(self, index: ShardedDenseIndex, **options: Any) -> None:
+        super().__init__(index, **options)  # type: ignore[arg-type]
+
+    def _identity(self) -> tuple[Any, ...]:
+        names = ("index", "num_results", "exact", "faiss", "nprobe", "ef_search")
+        return tuple((name, getattr(self, name)) for name in names)
+
+    def __repr__(self) -> str:
+        shown = [repr(self.index), *(f"{name}={value!r}" for name, value in self._identity()[1:] if value is not None)]
+        return f"ShardedDenseRetriever({', '.join(shown)})"
+
+    def _search(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        index: Any = self.index
+        k = min(self.num_results, len(index))
+        queries = np.ascontiguousarray(queries, dtype=np.float32)
+        if not self.exact:
+            options = (self.faiss, self.nprobe, self.ef_search)
+            return self._merged(queries, k, "approximate", options)
+        return nearest(
+            queries, len(index), k, index.max_norm,
+            lambda asked, wanted: self._merged(asked, wanted, "candidates", ()), self._dots,
+        )  # fmt: skip
+
+    def _merged(
+        self, queries: np.ndarray, k: int, method: str, options: tuple[Any, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best of all shards, (queries, k): numbers (-1 where there are fewer) and scores."""
+        index: Any = self.index
+        serving = index.serving
+        here = isinstance(serving, LocalShards)
+        size = self.batch_size or QUERIES_PER_CALL
+        starts = range(0, len(queries), size)
+        parts = [queries[start : start + size] for start in starts]
+        best = [Best(len(part), k, np.float32) for part in parts]
+        shards = range(index.num_shards)
+        order = (
+            [(s, p) for s in shards for p in range(len(parts))]
+            if here
+            else [(s, p) for p in range(len(parts)) for s in shards]
+        )
+        sent = [serving.shared(part) for part in parts]
+        threads = self.threads or index.threads
+        # FAISS itself spreads a call over threads: one call at a time here, one per actor on Ray
+        calls = ((s, method, (sent[p], k, *options, threads if here else threads or 1)) for s, p in order)
+        for (s, p), found in zip(order, serving.run(calls, 1), strict=True):
+            best[p].add(*found, int(index.firsts[s]))
+        return np.concatenate([part.docs for part in best]), np.concatenate([part.scores for part in best])
+
+    def _dots(self, queries: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        index: Any = self.index
+        found = np.empty(len(numbers))
+        parts = index.by_shard(numbers)
+        answers = index.serving.run((s, "dots", (queries[places], local)) for s, places, local in parts)
+        for (_, places, _), values in zip(parts, answers, strict=True):
+            found[places] = values
+        return found
+
+
+class DenseRecipe:
+    """How a dense shard is built on one machine."""
+
+    kind = "dense"
+
+    def __init__(self, encoder: BiEncoder | None, similarity: str | None) -> None:
+        self.encoder = encoder
+        self.similarity = similarity
+        fields = ("doc_vec",) if encoder is None else (encoder.title_field, encoder.text_field, "doc_vec")
+        self.fields = ("docno", *(field for field in fields if field is not None))
+
+    def _open(self, folder: Path) -> DenseIndex:
+        similarity: Any = self.similarity
+        return DenseIndex(folder, self.encoder, similarity=None if self.encoder is not None else similarity)
+
+    def settings(self) -> dict[str, Any]:
+        encoder = self.encoder
+        return {
+            "similarity": self.similarity or "dot",
+            "encoder": None if encoder is None else encoder.identity(),
+            "encoder_spec": None if encoder is None else encoder.spec(),
+        }
+
+    def build(self, folder: Path, docs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        meta = self._open(folder).index(docs).meta
+        known = meta["convsearch"]
+        return {
+            "num_docs": meta["doc_count"], "vec_size": meta["vec_size"], "max_norm": known["max_norm"],
+            "cut_passages": known["cut_passages"], "collection": known["collection"],
+        }  # fmt: skip
+
+    def docnos(self, folder: Path) -> Sequence[str]:
+        from ..dense.docnos import read_docnos
+
+        index = DenseIndex(folder)
+        return list(read_docnos(index.docnos())) if len(index) else []
+
+    def finish(self, folders: list[Path], shards: list[Shard], statistics: Path) -> dict[str, Any]:
+        sizes = {shard.counts["vec_size"] for shard in shards}
+        if len(sizes) > 1:
+            raise ValueError(f"doc_vec of {sorted(sizes)} dimensions in one collection")
+        return {
+            "vec_size": sizes.pop() if sizes else 0,
+            "max_norm": max((shard.counts["max_norm"] for shard in shards), default=0.0),
+            "cut_passages": sum(shard.counts["cut_passages"] for shard in shards),
+        }
