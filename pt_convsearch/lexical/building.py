@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..topics.checks import has_value
 from . import kernels
 from .analysis import Analyzer
 from .storage import ArrayWriter, Lookup, StringsWriter, load_array
@@ -141,7 +142,7 @@ class _Builder:
     def _text(self, name: str, value: Any, docno: str) -> str:
         if isinstance(value, str):
             return value
-        if name != self.text_field[-1] and (value is None or value != value):
+        if name != self.text_field[-1] and not has_value(value):
             return ""
         raise ValueError(
             f"document {docno!r} has no text in {name!r} (found {value!r}): give a str, '' for an empty one"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import logging
@@ -105,28 +104,51 @@ class Reading(QueryTerms):
             analyzer = Analyzer(tokenizer, self.meta["stemmer"], self.meta["stopwords"])
         else:
             analyzer = Analyzer.from_settings(self.meta)
-        super().__init__(analyzer, Lookup(path, "lexicon"))
         self.num_docs = int(self.meta["num_docs"])
         self.average_length = self.meta["num_tokens"] / self.num_docs if self.num_docs else 0.0
+        try:
+            super().__init__(analyzer, Lookup(path, "lexicon"))
+            self._open()
+        except ValueError as error:
+            raise ValueError(f"the index at {path} is damaged: {error}; build it anew") from error
+        self._scores: dict[tuple[float, float, str], np.ndarray] = {}
+        self._lock = threading.Lock()
+        #: of what BM25 counts, which for a shard is the whole collection: documents, documents per term of the lexicon
+        self.collection_size = self.num_docs
+        self.collection_df: np.ndarray | None = None
+        self.scores_folder = path / "scores"
+
+    def _open(self) -> None:
+        """Map all files, so that an index that is replaced meanwhile stays what it was to whoever opened it.
+
+        Raises:
+            ValueError: a file is missing, cut, or of another index.
+        """
+        path, meta = self.path, self.meta
         self.offsets = load_array(path, "postings.offsets")
         self.docs = load_array(path, "postings.docs")  # within blocks of 65,536 documents
         self.blocks = tuple(load_array(path, f"blocks.{name}") for name in ("offsets", "ids", "sizes"))
         self.tfs = load_array(path, "postings.tfs")
         self.lengths = load_array(path, "lengths")
         self.docnos = Lookup(path, "docnos")
-        if (
-            len(self.lengths) != self.num_docs
-            or len(self.docnos) != self.num_docs
-            or len(self.docs) != self.meta["num_postings"]
+        self._forward = tuple(load_array(path, f"forward.{name}") for name in ("offsets", "terms", "tfs"))
+        self._stored = {name: Strings(path, f"stored.{name}") for name in meta["text_field"] if meta["store_text"]}
+        block_offsets, block_ids, block_sizes = self.blocks
+        forward_offsets, forward_terms, forward_tfs = self._forward
+        lengths = [
+            (meta["num_docs"], self.lengths, self.docnos, forward_offsets[1:], *self._stored.values()),
+            (meta["num_terms"], self.lexicon, self.offsets[1:], block_offsets[1:]),
+            (meta["num_postings"], self.docs, self.tfs, forward_terms, forward_tfs),
+            (len(block_ids), block_sizes),
+        ]
+        ends = [
+            (meta["num_postings"], self.offsets[-1:], forward_offsets[-1:]),
+            (len(block_ids), block_offsets[-1:]),
+        ]
+        if any(len(file) != count for count, *files in lengths for file in files) or any(
+            file.tolist() != [end] for end, *files in ends for file in files
         ):
-            raise ValueError(f"the index at {path} is damaged: its files do not fit its pt_meta.json; build it anew")
-        self._scores: dict[tuple[float, float, str], np.ndarray] = {}
-        self._stored: dict[str, Strings] = {}
-        self._lock = threading.Lock()
-        #: of what BM25 counts, which for a shard is the whole collection: documents, documents per term of the lexicon
-        self.collection_size = self.num_docs
-        self.collection_df: np.ndarray | None = None
-        self.scores_folder = path / "scores"
+            raise ValueError("its files do not fit its pt_meta.json")
 
     def check(self, given: dict[str, Any]) -> None:
         """Raise where settings given by the user are not those of the index, and say which."""
@@ -166,8 +188,6 @@ class Reading(QueryTerms):
         field = names[-1] if field is None else field
         if field not in names:
             raise ValueError(f"the index at {self.path} stores {', '.join(map(repr, names))}, not {field!r}")
-        if field not in self._stored:
-            self._stored[field] = Strings(self.path, f"stored.{field}")
         return self._stored[field]
 
     # -- scores
@@ -201,8 +221,9 @@ class Reading(QueryTerms):
         if current and path.exists():
             try:
                 stored = load_array(folder, name)
-                if len(stored) == len(self.docs):
+                if stored.dtype == np.float32 and len(stored) == len(self.docs):
                     return stored
+                logger.warning("%s does not fit the index: computed anew", path)
             except ValueError as error:
                 logger.warning("%s is damaged (%s): computed anew", path, error)
         scores = np.empty(len(self.docs), dtype=np.float32)
@@ -218,11 +239,6 @@ class Reading(QueryTerms):
             logger.info("scores for %s are kept in memory: %s", name, error)
             return scores
         return load_array(folder, name)
-
-    @functools.cached_property
-    def _forward(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        offsets, terms, tfs = (load_array(self.path, f"forward.{name}") for name in ("offsets", "terms", "tfs"))
-        return offsets, terms, tfs
 
     def vectors(self, ids: np.ndarray, k1: float, b: float, idf: str) -> scipy.sparse.csr_matrix:
         import scipy.sparse

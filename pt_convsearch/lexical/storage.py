@@ -13,12 +13,19 @@ import pyarrow as pa
 
 
 def load_array(folder: Path, name: str) -> np.ndarray:
-    """``folder/name.npy``, memory-mapped (an empty file cannot be mapped and is read)."""
+    """``folder/name.npy``, memory-mapped (an empty array cannot be mapped and is read).
+
+    Raises:
+        ValueError: the file is missing, cut or altered; the message names it.
+    """
     path = folder / f"{name}.npy"
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError:
-        return np.load(path, allow_pickle=False)
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError:
+            return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, FileNotFoundError) as error:
+        raise ValueError(f"{path.name} is missing or cut ({error})") from error
 
 
 class ArrayWriter:
@@ -78,6 +85,8 @@ class Strings:
     def __init__(self, folder: Path, name: str) -> None:
         self.bytes = load_array(folder, f"{name}.bytes")
         self.offsets = load_array(folder, f"{name}.offsets")
+        if len(self.offsets) == 0 or self.offsets[-1] != len(self.bytes):
+            raise ValueError(f"the files {name}.* do not fit together")
         self.arrow = pa.LargeStringArray.from_buffers(
             len(self.offsets) - 1, pa.py_buffer(self.offsets), pa.py_buffer(self.bytes)
         )
@@ -100,6 +109,8 @@ class Lookup(Strings):
         super().__init__(folder, name)
         self.checksums = load_array(folder, f"{name}.checksums")
         self.order = load_array(folder, f"{name}.order")
+        if not len(self.checksums) == len(self.order) == len(self):
+            raise ValueError(f"the files {name}.* do not fit together")
 
     @staticmethod
     def write_order(folder: Path, name: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,14 @@ def test_fingerprint_is_of_docnos_texts_and_order(tmp_path):
     assert a.fingerprint != b.fingerprint
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_a_missing_title_is_no_title(tmp_path, missing):
+    index = cs.BM25Index(tmp_path / "i").index([{"docno": "d1", "title": missing, "text": "sand"}])
+    assert index.texts(["d1"], "title") == [""]
+    with pytest.raises(ValueError, match="'d1' has no text in 'text'"):
+        cs.BM25Index(tmp_path / "j").index([{"docno": "d1", "text": missing}])
+
+
 def test_an_index_that_exists_is_opened_and_not_overwritten(tmp_path):
     cs.BM25Index(tmp_path / "i").index(DOCS)
     index = cs.BM25Index(tmp_path / "i")
@@ -264,6 +273,50 @@ def test_an_index_replaced_while_open_keeps_its_scores_apart(tmp_path):
     assert old.bm25(k1=1.1).search("dune")["docno"].tolist() == ["a", "b"]
     assert not (new.path / "scores").exists()
     assert new.bm25(k1=1.1).search("dune")["docno"].tolist() == ["x", "y"]
+
+
+def test_an_index_replaced_while_open_keeps_its_texts_and_terms(tmp_path):
+    """Files opened only when they are needed would be those of the new index: another document's text, in silence."""
+    docs = [{"docno": f"d{i}", "text": f"dune sand{i}"} for i in range(4)]
+    old = cs.BM25Index(tmp_path / "i").index(docs)
+    found = old.bm25().search("sand3")
+    backwards = [{"docno": doc["docno"], "text": doc["text"] + " anew"} for doc in docs[::-1]]
+    cs.BM25Index(tmp_path / "i", overwrite=True).index(backwards)
+    assert old.text_loader()(found)["text"].tolist() == ["dune sand3"]
+    assert old.rm3(original_query_weight=0.0)(found)["query_toks"].tolist() == [{"dune": 0.5, "sand3": 0.5}]
+    assert cs.BM25Index(tmp_path / "i").texts(["d3"]) == ["dune sand3 anew"]
+
+
+@pytest.mark.parametrize("size", [None, 0, 100, -1])
+def test_a_file_that_is_missing_or_cut_is_named(tmp_path, size):
+    index = cs.BM25Index(tmp_path / "i").index(DOCS)
+    for path in sorted(index.path.glob("*.npy")):
+        content = path.read_bytes()
+        if size is None:
+            path.unlink()
+        else:
+            path.write_bytes(content[:size])
+        with pytest.raises(ValueError, match=rf"{tmp_path}/i is damaged: .*{path.name}.*; build it anew"):
+            len(cs.BM25Index(tmp_path / "i"))
+        path.write_bytes(content)
+    other = cs.BM25Index(tmp_path / "other").index([*DOCS, {"docno": "d4", "text": "dune of sand"}])
+    for path in sorted(index.path.glob("*.npy")):
+        content = path.read_bytes()
+        path.write_bytes((other.path / path.name).read_bytes())
+        with pytest.raises(ValueError, match="do not fit") if path.stat().st_size != len(content) else nullcontext():
+            len(cs.BM25Index(tmp_path / "i"))
+        path.write_bytes(content)
+    assert len(cs.BM25Index(tmp_path / "i")) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
+def test_scores_that_were_cut_are_computed_anew(tmp_path, content):
+    index = cs.BM25Index(tmp_path / "i").index(DOCS)
+    right = index.bm25().search("dune 1965")
+    (kept,) = (index.path / "scores").iterdir()
+    kept.write_bytes(content)
+    pd.testing.assert_frame_equal(cs.BM25Index(tmp_path / "i").bm25().search("dune 1965"), right)
+    assert len(np.load(kept)) == index.meta["num_postings"]
 
 
 @pytest.mark.parametrize(
