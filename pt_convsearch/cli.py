@@ -11,7 +11,18 @@ import sys
 
 from pt_convsearch import __version__
 
-_COMMANDS = ("quickstart", "answers", "datasets")
+_COMMANDS = ("quickstart", "answers", "datasets", "scale")
+#: input that cannot be used: said in one line
+_NO_USE = (
+    ValueError,
+    KeyError,
+    ImportError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run a command.
 
-    The exit status is 0 when all went well, 2 for input that cannot be used, 130 after Ctrl-C, 141 where whoever read the
-    output has stopped.
+    The exit status is 0 when all went well, 2 for input that cannot be used, 130 after Ctrl-C, 141 where whoever read
+    the output has stopped.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -48,9 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         # whoever read the output has seen enough; what is still to be written goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (
-        ValueError, KeyError, FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError, ImportError,
-    ) as error:  # fmt: skip
+    except _NO_USE as error:
         if arguments.log == "debug":
             raise
         message = error.args[0] if isinstance(error, KeyError) and error.args else error

@@ -95,11 +95,7 @@ def run_info(arguments: argparse.Namespace) -> int:
     source = data.source
     print(f"convsearch:{arguments.name}")
     if source is None:
-        print(
-            "needs no file"
-            if data.path is None
-            else f"your own files in {data.path}: datasets check looks through them"
-        )
+        print("needs no file" if data.path is None else f"your own files, in {data.path}: see datasets check")
         return 0
     print(f"{source.title}, {source.homepage}\nLicence: {source.licence}\nCite: {source.citation}")
     if data.counts:

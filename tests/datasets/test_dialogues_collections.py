@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import pickle
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pyterrier as pt
@@ -387,6 +389,12 @@ class TestOwnFiles:
             cs.dataset(f"dialogues:{path}").get_topics()
 
 
+@functools.lru_cache
+def irc_topics(folder: Path, split: str) -> pd.DataFrame:
+    """Read once: what the tests below only look at."""
+    return cs.dataset(f"irc/{split}", path=folder, leaks="keep").get_topics()
+
+
 class TestIRCData:
     """The dialogues at hand, against the counts that come with them."""
 
@@ -404,14 +412,14 @@ class TestIRCData:
         assert data.counts == {
             "turns": instances, "passages": instances, "dialogues": dialogues, "messages": messages,
         }  # fmt: skip
-        topics = data.get_topics()
+        topics = irc_topics(folder, split)
         assert len(topics) == len(data.get_qrels()) == sum(1 for _ in data.get_corpus_iter()) == instances
         assert sum(1 for _ in cs.datasets.read_response_tsv(folder / f"{split}.tsv")) == instances
 
     @pytest.mark.parametrize("split", ["train", "dev"])
     def test_same_instances_as_the_tsv(self, folder, split):
         """Contexts cut from the dialogues, and the published instances, are equal to the letter."""
-        topics = cs.dataset(f"irc/{split}", path=folder, leaks="keep").get_topics()
+        topics = irc_topics(folder, split)
         ids = (folder / f"{split}.ids.tsv").read_text(encoding="utf-8").splitlines()[1:]
         rows = (folder / f"{split}.tsv").read_text(encoding="utf-8").split("\n")
         theirs = {}
