@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch.evaluation.table import N
+from pt_convsearch.topics.checks import as_ids
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +71,8 @@ def bars(
         strangers = [one for one in wanted if one not in there]
         if strangers:
             raise ValueError(f"the table has no {what} {strangers[0]!r} (it has {there})")
+    if not rows or not shown:
+        raise ValueError("there is no bar to draw: name at least one system and one group")
     spans = {(row["name"], row["group"]): row for row in table.attrs.get("intervals", []) if row["measure"] == name}
     figure = _figure(max(5.0, 1.5 + 0.35 * len(rows) * len(shown)), 3.6, figure)
     axes = figure.subplots()
@@ -155,7 +158,7 @@ def turn_means(
             f"no values of {strangers[0]!r} in per_query (measures {names}, systems {list(per_query['name'].unique())})"
         )
     rows = per_query[(per_query["measure"] == name) & per_query["name"].isin(shown)]
-    turns = pd.Series(topics["turn_number"].to_numpy(), index=topics["qid"].astype(str))
+    turns = pd.Series(topics["turn_number"].to_numpy(), index=as_ids(topics["qid"], "qid"))
     depth = rows["qid"].map(turns)
     means = rows["value"].groupby([depth, rows["name"]]).mean().unstack()[shown]
     sizes = rows["qid"].groupby(depth).nunique()

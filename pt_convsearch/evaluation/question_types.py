@@ -10,6 +10,7 @@ import pandas as pd
 
 from pt_convsearch.measures import Judgments, judgments
 from pt_convsearch.topics.checks import as_ids, first_three
+from pt_convsearch.topics.validation import turn_numbers
 
 FIRST, SWITCH, NO_SWITCH = "first", "switch", "no-switch"
 TYPES = (FIRST, SWITCH, NO_SWITCH)
@@ -197,7 +198,7 @@ def _turns(topics: pd.DataFrame) -> np.ndarray:
         raise ValueError(
             f"topics lack the columns {missing}: types need conversation and turn, which are never guessed from the qid"
         )
-    return topics["turn_number"].to_numpy(dtype=np.int64)
+    return turn_numbers(topics["turn_number"], as_ids(topics["qid"], "qid")).to_numpy()
 
 
 def _golds(judged: Judgments, rel: int) -> dict[str, list[str]]:

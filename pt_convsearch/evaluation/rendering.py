@@ -141,6 +141,8 @@ def _column(table: pd.DataFrame, column: Any, how: _Style, digits: int, interval
 
 
 def _notes(table: pd.DataFrame, how: _Style) -> list[str]:
+    # HTML is escaped line by line, and in LaTeX the notes are comments
+    escaped = _markdown if how is _STYLES["markdown"] else str
     lines: list[str] = []
     questions = table.attrs.get("questions")
     if questions:
@@ -148,7 +150,7 @@ def _notes(table: pd.DataFrame, how: _Style) -> list[str]:
         left_out = "; the others are left out" if questions["unjudged"] else ""
         judged = f"{questions['judged']:,} of {questions['topics']:,} questions judged"
         lines.append(f"Means over {unit}: {judged}{left_out}.")
-        none = [f"{name} {count:,}" for name, count in questions["without_results"].items() if count]
+        none = [f"{escaped(name)} {count:,}" for name, count in questions["without_results"].items() if count]
         if none:
             lines.append(f"Judged questions without results, counted 0: {'; '.join(none)}.")
     if table.isna().to_numpy().any():
@@ -160,7 +162,7 @@ def _notes(table: pd.DataFrame, how: _Style) -> list[str]:
             "over the systems, per measure and group" if testing["family"] == "cell" else "over all cells of the table"
         )
         corrected = f"corrected by {testing['correction']} {family}" if testing["correction"] else "not corrected"
-        lines.append(f"†: differs from {testing['baseline']} ({what}, p < {testing['alpha']:g}, {corrected}).")
+        lines.append(f"†: differs from {escaped(testing['baseline'])} ({what}, p < {testing['alpha']:g}, {corrected}).")
     if len(table) > 1:
         lines.append(how.best)
     return lines

@@ -142,6 +142,10 @@ class Runner:
         pieces = [system.transform(self.topics.iloc[at : at + size]) for at in range(0, max(len(self.topics), 1), size)]
         seconds = time.perf_counter() - start
         for piece in pieces:
+            if not isinstance(piece, pd.DataFrame):
+                raise TypeError(
+                    f"system {name!r} returned a {type(piece).__name__}: a system returns a frame of results"
+                )
             missing = [column for column in ("qid", "docno") if column not in piece.columns]
             if missing:
                 raise ValueError(

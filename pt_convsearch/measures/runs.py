@@ -53,11 +53,11 @@ class Ranking:
     position: np.ndarray
 
 
-def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgments:
+def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]] | Judgments) -> Judgments:
     """Check judgments and code them.
 
     Args:
-        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``. An empty docno is no judgment, as in QReCC's
+        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``; or what this function returned. An empty docno is no judgment, as in QReCC's
             ``{"": 1}``; a row that repeats another is merged into it.
 
     Raises:
@@ -66,6 +66,8 @@ def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]]) -> Judgment
     if isinstance(qrels, Mapping):
         rows = [(qid, docno, label) for qid, labels in qrels.items() for docno, label in labels.items()]
         qrels = pd.DataFrame(rows, columns=["qid", "docno", "label"])
+    if isinstance(qrels, Judgments):
+        return qrels
     if not isinstance(qrels, pd.DataFrame):
         raise TypeError(f"qrels are a frame of qid, docno, label (or a mapping), not {type(qrels).__name__}")
     missing = [column for column in ("qid", "docno", "label") if column not in qrels.columns]

@@ -61,7 +61,7 @@ def checked(topics: pd.DataFrame) -> pd.DataFrame:
     if "conversation_id" in topics.columns:
         topics["conversation_id"] = as_ids(topics["conversation_id"], "conversation_id")
     if "turn_number" in topics.columns:
-        topics["turn_number"] = _turn_numbers(topics["turn_number"], topics["qid"])
+        topics["turn_number"] = turn_numbers(topics["turn_number"], topics["qid"])
     return topics
 
 
@@ -116,7 +116,8 @@ def _texts(column: pd.Series, qids: pd.Series) -> pd.Series:
     return column.where(~missing, None).astype("str")
 
 
-def _turn_numbers(column: pd.Series, qids: pd.Series) -> pd.Series:
+def turn_numbers(column: pd.Series, qids: pd.Series) -> pd.Series:
+    """Turn numbers as int64; what is no whole number is named by its qid."""
     if column.dtype == "int64":
         return column
     numbers = pd.to_numeric(column, errors="coerce").astype("float64")

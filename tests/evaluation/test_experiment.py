@@ -17,7 +17,7 @@ from ir_measures import AP, RR, NumRet, R, Rprec, nDCG
 from scipy import stats
 
 import pt_convsearch as cs
-from pt_convsearch.measures import read_run
+from pt_convsearch.measures import judgments, read_run
 
 
 def test_values_and_groups_by_hand(topics, qrels, systems) -> None:
@@ -419,3 +419,15 @@ def test_the_means_are_those_of_pt_experiment(rows) -> None:
         groups = [group for group in ours.columns.get_level_values(0).unique() if group != "All"]
         weighted = sum(ours.loc["run", (group, measure)] * ours.loc["run", (group, "n")] for group in groups)
         assert weighted / len(rows) == pytest.approx(ours.loc["run", ("All", measure)], abs=1e-12)
+
+
+def test_a_system_that_returns_nothing_at_all_is_named(topics, qrels) -> None:
+    with pytest.raises(TypeError, match="'broken' returned a NoneType"):
+        cs.Experiment({"broken": pt.apply.generic(lambda frame: None)}, topics, qrels, [RR])
+
+
+def test_judgments_checked_before(topics, qrels, systems) -> None:
+    checked = judgments(qrels)
+    pd.testing.assert_frame_equal(
+        cs.Experiment(systems, topics, checked, [RR]), cs.Experiment(systems, topics, qrels, [RR])
+    )

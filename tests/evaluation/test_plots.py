@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from ir_measures import RR, R
 
@@ -78,3 +79,12 @@ def test_drawing_into_a_figure_of_ones_own(results) -> None:
     figure = Figure()
     assert plots.bars(results[0], figure=figure) is figure
     assert len(figure.axes) == 1
+
+
+def test_ids_are_those_of_the_table_and_no_bar_is_no_figure(results) -> None:
+    values = pd.DataFrame({"name": "a", "qid": ["1", "2"], "measure": "RR", "value": [1.0, 0.5]})
+    means, sizes = cs.plots.turn_means(values, pd.DataFrame({"qid": [1.0, 2.0], "turn_number": [1, 2]}))
+    assert means["a"].to_dict() == {1: 1.0, 2: 0.5}
+    assert sizes.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="no bar to draw"):
+        cs.plots.bars(results[0], systems=[])

@@ -123,3 +123,10 @@ def test_the_counts_of_qrecc(realdata) -> None:
     first = types(topics)["qtype"] == "first"
     assert set(topics["qid"][first & short]) == set(lists["first"])
     assert len(lists["first"]) == 959
+
+
+@pytest.mark.parametrize("turn", [1.9, float("nan"), "first"])
+def test_what_is_no_turn_is_no_first_one(turn) -> None:
+    topics = pd.DataFrame({"qid": ["c_1"], "conversation_id": "c", "turn_number": [turn]})
+    with pytest.raises(ValueError, match="turn_number of qid 'c_1'"):
+        cs.QuestionTypes()(topics)

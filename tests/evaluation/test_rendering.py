@@ -124,3 +124,10 @@ def test_other_frames_are_written_plainly() -> None:
 def test_unknown_styles(table) -> None:
     with pytest.raises(ValueError, match="style='pdf'"):
         cs.render(table, "pdf")
+
+
+def test_names_in_the_notes_of_markdown_are_escaped(topics, qrels, systems) -> None:
+    named = {"<b>": systems["X_t\\q_t"], "a|b": systems["X_t"]}
+    written = cs.render(cs.Experiment(named, topics, qrels, [RR], baseline="<b>"), "markdown")
+    assert "<b>" not in written
+    assert "counted 0: &lt;b> 2." in written
