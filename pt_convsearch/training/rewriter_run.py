@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from transformers import EarlyStoppingCallback, PrinterCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pt_convsearch import _files
+from pt_convsearch.dense.encoding import has_bf16
 from pt_convsearch.topics.checks import check_queries
 
 from .quiet import quiet
@@ -79,16 +81,18 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         raise ValueError("patience: stopping early needs dev questions, dev=")
 
 
+def place_of(device: str | None) -> torch.device:
+    """Where a training runs: on a GPU where there is one, unless ``device`` says "cpu"."""
+    if device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu")
+
+
 def precision_of(precision: str, device: str | None) -> str:
     """ "auto" resolved: bfloat16 where the processor has it, else float32."""
-    import torch
-
-    from pt_convsearch.dense.encoding import has_bf16
-
     if precision not in ("auto", "bf16", "fp32"):
         raise ValueError(f"precision={precision!r}: 'auto', 'bf16' or 'fp32'")
-    place = torch.device("cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda")
-    return ("bf16" if has_bf16(place) else "fp32") if precision == "auto" else precision
+    return ("bf16" if has_bf16(place_of(device)) else "fp32") if precision == "auto" else precision
 
 
 def run_training(
@@ -136,7 +140,7 @@ def run_training(
     )
     steps = settings["max_steps"] or settings["epochs"] * per_epoch
     every = min(settings["eval_every"] or per_epoch, steps)
-    on_cpu = device == "cpu"
+    on_cpu = place_of(device).type == "cpu"
     arguments = {
         "output_dir": str(work),
         "per_device_train_batch_size": settings["batch_size"],
