@@ -11,6 +11,7 @@ import pyterrier_dr
 
 from .._results import ranked
 from ..topics.checks import first_three
+from .separators import warn_of_separators
 
 
 class QueryEncoder(pyterrier_dr.BiQueryEncoder):
@@ -24,6 +25,7 @@ class QueryEncoder(pyterrier_dr.BiQueryEncoder):
 
     def vectors(self, inp: pd.DataFrame) -> np.ndarray:
         check_texts(inp, "query", "qid")
+        warn_of_separators(inp, self.bi_encoder_model)
         vectors = self.encode(inp["query"].tolist())
         check_finite(vectors, inp, "query", "qid")
         return vectors
