@@ -32,7 +32,8 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "training": ("train", "train_conqrr", "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators"),
     "evaluation": (
-        "Experiment", "QuestionTypes", "pairwise_tests", "plots", "render", "shortcut_dependence", "superscripts",
+        "CostMeter", "Experiment", "QuestionTypes", "cost_table", "figures", "pairwise_tests", "plots",
+        "render", "shortcut_dependence", "superscripts", "top_passages",
     ),
     "datasets": ("dataset",),
     "session": ("Session",),

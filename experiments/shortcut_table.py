@@ -1,0 +1,482 @@
+"""Training that breaks the shortcut: Table 1, Figure 2 and appendix D of Kim & Kim (2022), for any data set.
+
+    python experiments/shortcut_table.py --dataset testbed --out out/shortcut_table
+    python experiments/shortcut_table.py --dataset testbed --quick --out out/quick
+    python experiments/shortcut_table.py --dataset qrecc --paper --out out/qrecc        # GPUs; not run by the authors
+
+The rows: BM25 on X_t and on X_t\\q_t (BM25⊗), BM25 on rewrites (the gold ones, and those of ``--rewriter``), a
+bi-encoder trained and run on X_t\\q_t (DPR⊗), one trained with in-batch negatives (DPR), with as many passages per
+step as the others (DPR, twice the batch), and with hard negatives from BM25, from rewrites (CQR), from the model, from
+BM25 on X_t\\q_t (shortcut), and a mix of the last two. Each row and seed has a folder under OUT/rows: a run that was
+stopped goes on, a row whose settings changed is run anew, and the tables show what is there ("not run here" for the
+rest).
+
+The learning rate and the number of steps are fixed on dev beforehand, with in-batch negatives and a seed that no row
+uses (OUT/budget.json); all rows train for as long, keep the checkpoint that is best on dev (R@5, as the paper), and
+leave their dev curve. Columns: MRR, R@5, R@10 and R@100 over all questions, first ones, switch, no-switch and t > 1;
+X_t\\q_t is empty at first turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from _common import say, temporary
+from _rows import Rows, fingerprint, minilm, slug
+from _shortcut_tables import LATER, MEASURES, write_tables
+
+import pt_convsearch as cs
+from pt_convsearch._files import write_json
+from pt_convsearch.evaluation.cost import CostMeter
+from pt_convsearch.evaluation.study import Engine, dense_engine, shortcut_study
+
+NO_QUESTION = cs.X - cs.CURRENT
+FORMS = {"X_t": cs.X, "X_t\\q_t": NO_QUESTION, "q_t": cs.CURRENT}
+BUDGET_SEED = 0
+_TIMED = 200  # questions that inference is timed with
+
+
+@dataclass(frozen=True)
+class Row:
+    """A bi-encoder of the table.
+
+    Args:
+        name: of the row.
+        negatives: which miner gives its hard negatives; None: in-batch negatives only.
+        parts: what it is trained on.
+        batches: its batch size, in batches of the others.
+    """
+
+    name: str
+    negatives: str | None = None
+    parts: Any = cs.X
+    batches: int = 1
+
+
+#: the trained rows, the most important first
+ROWS = [
+    Row("DPR"),
+    Row("w. Shortcut Negs", "shortcut"),
+    Row("w. Model Negs", "model"),
+    Row("w. BM25 Negs", "BM25"),
+    Row("DPR⊗", parts=NO_QUESTION),
+    Row("DPR, twice the batch", batches=2),
+    Row("w. CQR Negs", "CQR"),
+    Row("w. Shortcut + Model Negs", "shortcut + model"),
+]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How the bi-encoders are made and trained.
+
+    Args:
+        init: a name on the hub; "minilm": the lowest ``layers`` of all-MiniLM-L6-v2.
+        layers: of MiniLM.
+        options: of cs.train, for all rows.
+        rates: learning rates to try on dev.
+        steps: optimiser steps to try on dev; empty: ``epochs`` among the options.
+        evaluations: dev measures while a row trains.
+        pool: passages mined per question.
+        dev_pool: passages of BM25 per dev question that make up the small dev collection, beside the golds.
+        bm25: k1 and b.
+    """
+
+    init: str
+    options: dict[str, Any]
+    layers: int = 6
+    rates: tuple[float, ...] = (3e-5,)
+    steps: tuple[int, ...] = ()
+    evaluations: int = 4
+    pool: int = 100
+    dev_pool: int = 10
+    bm25: tuple[float, float] = (0.9, 0.4)
+
+
+SMALL = Setup(
+    "minilm",
+    {"batch_size": 32, "max_query_length": 64, "max_passage_length": 72},
+    layers=2,
+    rates=(3e-4,),
+    steps=(60, 120),
+    evaluations=3,
+    pool=20,
+)
+QUICK = Setup(
+    "minilm",
+    {"batch_size": 8, "max_query_length": 32, "max_passage_length": 32},
+    layers=1,
+    rates=(3e-4,),
+    steps=(4,),
+    evaluations=2,
+    pool=10,
+    dev_pool=2,
+)
+
+
+def paper(dataset: str) -> Setup:
+    """The settings of the paper: two towers of BERT, batch 256 (OR-QuAC: 128), 10 epochs."""
+    qrecc = dataset.startswith("qrecc")
+    options = {
+        "batch_size": 256 if qrecc else 128, "epochs": 10, "towers": 2, "pooling": "cls", "similarity": "dot",
+        "scale": 1.0, "max_grad_norm": 2.0, "max_query_length": 128, "max_passage_length": 384, "precision": "auto",
+        "mini_batch_size": 32,
+    }  # fmt: skip
+    return Setup("bert-base-uncased", options, evaluations=10, dev_pool=100, bm25=(0.82, 0.68) if qrecc else (0.9, 0.4))
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = arguments(argv)
+    warnings.filterwarnings(
+        "ignore", message=r".*(hold their own question|is the last message|repeat|tell positives).*"
+    )
+    if options.threads:
+        import torch
+
+        torch.set_num_threads(options.threads)
+    rows = {row.name: row for row in ROWS}
+    names = list(rows) if options.rows is None else [name.strip() for name in options.rows.split(";")]
+    unknown = [name for name in names if name not in rows and name != "none"]
+    if unknown:
+        raise SystemExit(f"--rows: no row {unknown[0]!r}; there are {'; '.join(rows)}; or none")
+    table = Table(options)
+    if not options.table_only:
+        table.lexical()
+        for seed in [int(seed) for seed in options.seeds.split(",")]:
+            for name in names:
+                if name != "none":
+                    table.row(rows[name], seed)
+    write_tables(options.out, table.rows, table.settings, budget=table.budget_known(), rewriter=options.rewriter)
+    say(f"written to {options.out}")
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--dataset",
+        required=True,
+        metavar="NAME",
+        help="testbed, qrecc, or-quac, folder:DIR …: any of cs.dataset with the splits train, dev, test",
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where rows and tables go")
+    parser.add_argument(
+        "--dial",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the data set, e.g. train_switch_rate=0.3 or seed=2 of the testbed",
+    )
+    parser.add_argument("--seeds", default="1,2,3", help="seeds of the training (default 1,2,3)")
+    parser.add_argument("--rows", help="trained rows to run, by name, separated by semicolons (default all; 'none')")
+    parser.add_argument("--rewriter", metavar="MODEL", help="a seq2seq or causal model, for one more row of rewrites")
+    parser.add_argument("--layers", type=int, help="of MiniLM, the lowest ones (default 2)")
+    parser.add_argument("--learning-rate", type=float, metavar="RATE", help="its peak; by default the best on dev")
+    parser.add_argument("--steps", type=int, help="training steps; by default the best on dev")
+    parser.add_argument("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
+    parser.add_argument("--keep-models", action="store_true", help="of all rows, not of DPR alone")
+    parser.add_argument("--table-only", action="store_true", help="run nothing, write the tables of what is there")
+    parser.add_argument(
+        "--paper",
+        action="store_true",
+        help="the paper's settings (two towers of BERT, batch 256 or 128, 10 epochs); not run by the authors",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute: one seed, one layer, four steps, a small testbed"
+    )
+    options = parser.parse_args(argv)  # fmt: skip
+    if options.quick and options.paper:
+        parser.error("--quick and --paper exclude each other")
+    if options.quick:
+        options.seeds = options.seeds.split(",")[0]
+    return options
+
+
+class Table:
+    """Runs rows, each into its folder."""
+
+    def __init__(self, options: Any) -> None:
+        self.options, self.out = options, options.out
+        self.rows = Rows(options.out / "rows")
+        self.setup = paper(options.dataset) if options.paper else QUICK if options.quick else SMALL
+        self.dials: dict[str, Any] = dict(_dial(text) for text in options.dial)
+        if options.quick and options.dataset == "testbed":
+            self.dials = {"entities": 30, **self.dials}
+        self.layers = options.layers or self.setup.layers
+        self.settings: dict[str, Any] = {
+            "dataset": options.dataset, "dials": self.dials, "quick": options.quick, "paper": options.paper,
+            "init": self.setup.init, "layers": self.layers if self.setup.init == "minilm" else None,
+            "training": self.setup.options, "pool": self.setup.pool, "bm25": self.setup.bm25,
+        }  # fmt: skip
+
+    # -- data
+
+    def _data(self, split: str) -> Any:
+        name, dials = self.options.dataset, dict(self.dials)
+        if self.options.quick and name == "testbed":
+            dials.setdefault("conversations", {"train": 40, "dev": 10, "test": 25}[split])
+        if name.startswith("folder:"):
+            return cs.dataset(name, split=split, **dials)
+        return cs.dataset(f"{name}/{split}", **dials)
+
+    @cached_property
+    def test(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        data = self._data("test")
+        topics, qrels = data.get_topics(), data.get_qrels()
+        return topics[topics["qid"].isin(qrels["qid"])].reset_index(drop=True), qrels
+
+    @cached_property
+    def train(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        data = self._data("train")
+        return data.get_topics(), data.get_qrels()
+
+    @cached_property
+    def dev(self) -> tuple[pd.DataFrame, pd.DataFrame, list[dict[str, Any]]]:
+        """Questions, judgments and a small collection: the golds, and what BM25 finds."""
+        data = self._data("dev")
+        topics, qrels = data.get_topics(), data.get_qrels()
+        found = (cs.form(cs.X) >> self.bm25(self.setup.dev_pool))(topics)
+        kept = {*qrels["docno"], *found["docno"]}
+        return topics, qrels, [passage for passage in self.corpus() if passage["docno"] in kept]
+
+    def corpus(self) -> Any:
+        """The passages; read anew each time, for a collection may be larger than memory."""
+        return self._data("test").get_corpus_iter()
+
+    def bm25(self, num_results: int = 100) -> Any:
+        k1, b = self.setup.bm25
+        return self._index.bm25(num_results=num_results, k1=k1, b=b)
+
+    @cached_property
+    def _index(self) -> cs.BM25Index:
+        key = fingerprint({name: self.settings[name] for name in ("dataset", "dials", "quick")})
+        path = self.out / "indexes" / f"{key}.bm25"
+        return cs.BM25Index(path) if path.is_dir() else cs.BM25Index(path).index(self.corpus())
+
+    # -- rows
+
+    def lexical(self) -> None:
+        """BM25, which gives the rows BM25, BM25⊗ and those of rewrites."""
+
+        def work() -> Any:
+            meter = CostMeter()
+            with temporary() as folder, meter.measure("indexing") as cost:
+                cost.items = cs.BM25Index(Path(folder) / "timed.bm25").index(self.corpus()).num_docs
+            engine = Engine("BM25", self.bm25())
+            more = {"rewrite": cs.REWRITE} if self._has_rewrites(self.test[0]) else {}
+            return self._scored(engine, meter, forms={**FORMS, **more})
+
+        self.rows.run("BM25", 0, {**self.settings, "training": None}, work)
+        if self.options.rewriter:
+            self.rows.run("rewriter", 0, {**self.settings, "rewriter": self.options.rewriter}, self._rewriter)
+
+    def _rewriter(self) -> Any:
+        meter = CostMeter()
+        topics, qrels = self.test
+        rewriter = cs.Rewriter(self.options.rewriter)
+        with meter.measure("inference", items=len(topics), unit="questions"):
+            results = (rewriter >> self.bm25())(topics)
+        values = cs.Experiment({"model's rewrite": results}, topics, qrels, MEASURES, perquery=True)
+        return self._facts(None, meter), {"per_question": values, "questions": self._questions()}
+
+    def row(self, row: Row, seed: int) -> None:
+        """Train and score one row with one seed, unless that was done."""
+        budget = self.budget()
+        settings = {
+            **self.settings, **budget, "seed": seed, "row": {**asdict(row), "parts": repr(row.parts)},
+            "evaluations": self.setup.evaluations,
+        }  # fmt: skip
+
+        def work() -> Any:
+            meter = CostMeter()
+            model = self._trained(row, seed, budget, meter)
+            with temporary() as folder:
+                with meter.measure("indexing") as cost:
+                    index = cs.DenseIndex(Path(folder) / "passages.flex", model).index(self.corpus())
+                    cost.items = len(index)
+                facts, frames = self._scored(dense_engine(row.name, index.retriever(num_results=100), model), meter)
+            curve = _curve(self._model_folder(row, seed, budget))
+            if row.negatives or row.parts != cs.X or row.batches > 1:
+                self._drop_model(row, seed, budget)
+            return {**facts, "dev curve": curve}, frames
+
+        self.rows.run(row.name, seed, settings, work)
+
+    def _scored(self, engine: Engine, meter: CostMeter, forms: Mapping[str, Any] = FORMS) -> Any:
+        topics, qrels = self.test
+        some = topics.head(_TIMED)
+        with meter.measure("inference", items=len(some), unit="questions"):
+            engine.system(cs.X)(some)
+        study = shortcut_study(
+            [engine], topics, qrels, MEASURES, forms=forms, by=None, dependence_by=_labels(topics), seed=1
+        )
+        values = study.per_query.assign(name=study.per_query["name"].str.removeprefix(f"{engine.name} "))
+        return self._facts(study.dependence[engine.name], meter), {
+            "per_question": values,
+            "questions": self._questions(),
+        }
+
+    def _questions(self) -> pd.DataFrame:
+        """qid, and for each column of the table whether a question belongs to it."""
+        topics = self.test[0]
+        return pd.DataFrame({"qid": topics["qid"], **groups(topics)})
+
+    @staticmethod
+    def _facts(dependence: Any, meter: CostMeter) -> dict[str, Any]:
+        """What goes into row.json besides the settings."""
+        summary = [] if dependence is None else json.loads(dependence.summary.to_json(orient="records"))
+        return {"dependence": summary, "costs": meter.records()}
+
+    @staticmethod
+    def _has_rewrites(topics: pd.DataFrame) -> bool:
+        return "qrewrite" in topics and bool(topics["qrewrite"].notna().all())
+
+    # -- training
+
+    def budget_known(self) -> dict[str, Any] | None:
+        path = self.out / "budget.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def budget(self) -> dict[str, Any]:
+        """Learning rate and steps, the same for all rows: where the in-batch row is best on dev."""
+        rates = (self.options.learning_rate,) if self.options.learning_rate else self.setup.rates
+        steps = (self.options.steps,) if self.options.steps else self.setup.steps
+        tried = [(rate, count) for rate in rates for count in steps or (None,)]
+        if len(tried) == 1:
+            return {"learning_rate": tried[0][0], "max_steps": tried[0][1]}
+        known = self.budget_known()
+        if known is None or known["settings"] != json.loads(json.dumps(self.settings)):
+            known = {"settings": self.settings, "seed": BUDGET_SEED, "tried": []}
+        for rate, count in tried:
+            if any((one["learning_rate"], one["max_steps"]) == (rate, count) for one in known["tried"]):
+                continue
+            say(f"fixing the budget on dev: learning rate {rate}, {count} steps")
+            trial = {"learning_rate": rate, "max_steps": count}
+            self._trained(ROWS[0], BUDGET_SEED, trial, CostMeter(), evaluations=1)
+            curve = _curve(self._model_folder(ROWS[0], BUDGET_SEED, trial))
+            self._drop_model(ROWS[0], BUDGET_SEED, trial)
+            best = max(point["R@5"] for point in curve if point["step"] and "R@5" in point)
+            known["tried"].append({**trial, "dev R@5": best})
+            write_json(self.out / "budget.json", known)
+        best = max(known["tried"], key=lambda one: one["dev R@5"])
+        return {"learning_rate": best["learning_rate"], "max_steps": best["max_steps"]}
+
+    def _model_folder(self, row: Row, seed: int, budget: Mapping[str, Any]) -> Path:
+        """What is made otherwise lies elsewhere."""
+        return self.out / "models" / f"{slug(row.name)}.seed{seed}.{fingerprint({**self.settings, **budget})}"
+
+    def _drop_model(self, row: Row, seed: int, budget: Mapping[str, Any]) -> None:
+        if not self.options.keep_models:
+            shutil.rmtree(self._model_folder(row, seed, budget), ignore_errors=True)
+
+    def _start(self) -> Any:
+        return minilm(self.layers) if self.setup.init == "minilm" else self.setup.init
+
+    def _trained(
+        self, row: Row, seed: int, budget: Mapping[str, Any], meter: CostMeter, evaluations: int | None = None
+    ) -> cs.BiEncoder:
+        options = {**self.setup.options, **budget}
+        options["batch_size"] *= row.batches
+        if "model" in (row.negatives or ""):  # the model that mines is no part of the mining
+            self._trained(ROWS[0], seed, budget, CostMeter())
+        with temporary() as folder:
+            with meter.measure("mining", unit="questions") as cost:
+                pairs = self._pairs(row, seed, budget, Path(folder))
+                cost.items = len(pairs)
+            if row.negatives is None:
+                meter.costs.pop()  # nothing was mined
+            steps = options["max_steps"] or math.ceil(len(pairs) / options["batch_size"]) * options["epochs"]
+            with meter.measure("training", items=steps * options["batch_size"], unit="questions"):
+                return cs.train(
+                    pairs, init=self._start(), out=self._model_folder(row, seed, budget), seed=seed, dev=self.dev,
+                    metric="R@5", eval_every=math.ceil(steps / (evaluations or self.setup.evaluations)), **options,
+                )  # fmt: skip
+
+    def _pairs(self, row: Row, seed: int, budget: Mapping[str, Any], folder: Path) -> cs.TrainingPairs:
+        """The training pairs of a row."""
+        form = cs.form(row.parts, **self._form_options())
+        miner = None if row.negatives is None else self._miner(row.negatives, seed, budget, folder)
+        return cs.training_pairs(
+            *self.train, self._texts(), form=form, negatives=miner, num_negatives=int(miner is not None),
+            pool=self.setup.pool, seed=seed, out=folder / "pairs",
+        )  # fmt: skip
+
+    def _texts(self) -> Any:
+        """Where training texts come from: the index where the collection is larger than memory."""
+        return self._index.text_loader() if self.options.paper else self.corpus
+
+    def _form_options(self) -> dict[str, Any]:
+        tokenizer = _tokenizer(self._start())
+        length = self.setup.options["max_query_length"]
+        return {"sep": f" {tokenizer.sep_token} ", "max_tokens": length, "tokenizer": tokenizer}
+
+    def _miner(self, name: str, seed: int, budget: Mapping[str, Any], folder: Path) -> Any:
+        drop = cs.DropPositives(self.train[1])
+        depth = self.setup.pool + 10
+        if name == "BM25":
+            return cs.form(cs.X) >> self.bm25(depth) >> drop
+        if name == "shortcut":
+            return cs.form(NO_QUESTION) >> self.bm25(depth) >> drop
+        if name == "CQR":
+            if not self._has_rewrites(self.train[0]):
+                raise SystemExit("w. CQR Negs: the training questions have no qrewrite; leave the row out with --rows")
+            encoder = cs.BiEncoder(
+                minilm(), max_query_length=32, max_passage_length=self.setup.options["max_passage_length"]
+            )
+            index = cs.DenseIndex(folder / "cqr.flex", encoder).index(self.corpus())
+            return cs.form(cs.REWRITE) >> index.retriever(num_results=depth) >> drop
+        if name == "model":
+            model = self._trained(ROWS[0], seed, budget, CostMeter())
+            index = cs.DenseIndex(folder / "model.flex", model).index(self.corpus())
+            return cs.form(cs.X, **self._form_options()) >> index.retriever(num_results=depth) >> drop
+        return {self._miner(one, seed, budget, folder): 1.0 for one in ("shortcut", "model")}
+
+
+def groups(topics: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of the table; those that hold no question are left out."""
+    turns = topics["turn_number"].to_numpy()
+    found = {"All": np.ones(len(topics), dtype=bool), "first": turns == 1}
+    for label in ("switch", "no-switch"):
+        if "qtype" in topics:
+            found[label] = (topics["qtype"].astype(object) == label).to_numpy(dtype=bool)
+    found[LATER] = turns > 1
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def _labels(topics: pd.DataFrame) -> dict[str, np.ndarray]:
+    return {name: mask for name, mask in groups(topics).items() if name in ("switch", "no-switch")}
+
+
+def _curve(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "dev_curve.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _tokenizer(init: Any) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(init) if isinstance(init, str) else init.tokenizer
+
+
+def _dial(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise SystemExit(f"--dial {text!r}: NAME=VALUE, e.g. train_switch_rate=0.3")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+if __name__ == "__main__":
+    main()
