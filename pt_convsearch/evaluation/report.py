@@ -54,8 +54,15 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "versions": versions,
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """What was typed, with paths that only this machine has shortened to their names."""
+    script = "python -m pt_convsearch" if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name
+    shown = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+    return " ".join([script, *shown])
 
 
 def _commit() -> str | None:
