@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: queries that are cut together: enough for the tokenizer's batches, few enough to hold
 _CHUNK = 8192
+#: the most characters of a label that PyTerrier's schematics render well
+_LABEL = 20
 #: what belongs to the former query
 _STALE = ("query_toks", "query_vec", separators.COLUMN, "qcut")
 
@@ -107,7 +109,10 @@ class Form(Stage):
 
     @property
     def label(self) -> str:  # type: ignore[override]
-        return repr(self)
+        """What schematics show: as much of the form as their boxes hold."""
+        parts = repr(self)[5:-1] if not isinstance(self.parts, Parts) else repr(self.parts)
+        shown = (repr(self), f"form({parts})", parts)
+        return next((text for text in shown if len(text) <= _LABEL), f"{parts[: _LABEL - 1]}…")
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         frame = self._checked(inp)

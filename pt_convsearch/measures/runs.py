@@ -57,8 +57,8 @@ def judgments(qrels: pd.DataFrame | Mapping[str, Mapping[str, int]] | Judgments)
     """Check judgments and code them.
 
     Args:
-        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``; or what this function returned. An empty docno is no judgment, as in QReCC's
-            ``{"": 1}``; a row that repeats another is merged into it.
+        qrels: columns qid, docno, label; or ``{qid: {docno: label}}``; or what this function returned. An empty docno
+            is no judgment, as in QReCC's ``{"": 1}``; a row that repeats another is merged into it.
 
     Raises:
         ValueError: a column is missing, a label is no whole number, or two rows contradict each other.

@@ -89,8 +89,8 @@ def _parts(conversation: Any, number: int) -> tuple[Any, Any, Mapping[str, Any]]
                 f"its keys are {', '.join(map(str, conversation))}"
             )
         name = next((conversation[field] for field in IDS if has_value(conversation.get(field))), number)
-        messages = conversation[found[0]]
-        return name, messages if has_value(messages) else (), conversation
+        messages = next((conversation[field] for field in found if has_value(conversation[field])), ())
+        return name, messages, conversation
     if isinstance(conversation, str) or not hasattr(conversation, "__iter__"):
         raise ValueError(
             f"conversation {number} is {type(conversation).__name__}: give a dict with messages, or a list of them"

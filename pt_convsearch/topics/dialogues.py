@@ -85,7 +85,7 @@ def read_dialogues(dialogues: Any) -> Iterator[Dialogue]:
                     f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(map(str, dialogue))}"
                 )
             name = next((dialogue[field] for field in _IDS if has_value(dialogue.get(field))), number)
-            utterances = dialogue[found[0]] if has_value(dialogue[found[0]]) else ()
+            utterances = next((dialogue[field] for field in found if has_value(dialogue[field])), ())
         if isinstance(utterances, str) or not hasattr(utterances, "__iter__"):
             raise ValueError(f"dialogue {name!r} is {type(utterances).__name__}: give a list of utterances")
         said = [_utterance(value, name, at) for at, value in enumerate(utterances)]

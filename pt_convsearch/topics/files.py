@@ -54,6 +54,11 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
         frame = frame.rename(columns=new_names)
         if first is None:
             frame = frame.reindex(columns=["qid", "query", "qhistory"])
+        if "qhistory" not in frame.columns and not options:
+            raise ValueError(
+                f"{path}: no field 'qhistory' among {', '.join(map(str, first or {}))}; "
+                "name it with columns={'theirs': 'qhistory'}"
+            )
         return validate(frame) if "qid" in frame.columns and not options else from_frame(frame, **options)
     found = ({new_names.get(name, name): value for name, value in record.items()} for record in records(path))
     if renamed & set(LISTS):

@@ -339,3 +339,17 @@ def test_what_was_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert formed["query"].tolist() == ["Who wrote Dune? Did he write sequels?"]
     assert formed["qcut"].tolist() == [len("Frank Herbert wrote it.When was it published?In 1965.")]
     assert "1 of 1 queries cut to 7 tokens" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("former", "label"),
+    [
+        (cs.form(cs.X - cs.CURRENT), "form(X - CURRENT)"),
+        (cs.form(cs.X - cs.CURRENT, sep=" [SEP] ", max_tokens=9), "form(X - CURRENT)"),
+        (cs.form(cs.QUESTIONS - cs.CURRENT), "QUESTIONS - CURRENT"),
+        (cs.form(cs.FIRST_QUESTION | cs.CURRENT), "FIRST_QUESTION | CU…"),
+    ],
+)
+def test_labels_fit_into_schematics(former: pt.Transformer, label: str) -> None:
+    assert pt.schematic.transformer_schematic(former)["label"] == label
+    assert len(label) <= 20

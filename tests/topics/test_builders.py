@@ -404,3 +404,10 @@ def test_the_docno_of_a_message_is_an_id() -> None:
     assert cs.topics.from_messages([[*said, last]]).qhistory[1][1]["docno"] == "7"
     said[1]["docno"] = ""
     assert "docno" not in cs.topics.from_messages([[*said, last]]).qhistory[1][1]
+
+
+def test_of_several_lists_the_one_that_is_there_counts() -> None:
+    said = [{"role": "user", "content": "a"}]
+    log = [{"id": "x", "messages": None, "conversation": said}, {"id": "y", "messages": said, "conversation": None}]
+    assert cs.topics.from_messages(log).qid.tolist() == ["x_1", "y_1"]
+    assert cs.topics.from_dialogues([{"utterances": None, "turns": [("ann", "hi")]}]).qid.tolist() == ["1_1"]

@@ -205,3 +205,11 @@ def test_an_ascii_locale_reads_the_same(tmp_path) -> None:
     )
     assert found.stdout.strip() == ascii("What’s órgãos? 🙂")
     assert "pt_convsearch" not in found.stderr
+
+
+def test_a_history_of_another_name_is_asked_for(tmp_path) -> None:
+    path = tmp_path / "topics.jsonl"
+    path.write_text('{"qid": "1", "query": "b", "history": ["a"]}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="no field 'qhistory' among qid, query, history; name it with columns="):
+        cs.topics.read(path)
+    assert len(cs.topics.read(path, columns={"history": "qhistory"}).qhistory[0]) == 1
