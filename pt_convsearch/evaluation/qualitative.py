@@ -40,8 +40,8 @@ def top_passages(
         text_field: the field of the text.
 
     Returns:
-        one row per question and system, the questions in the order of ``topics``: qid, question, last answer (None at
-        first turns), gold, system, docno, text, correct. A system that found nothing has None and False.
+        one row per question and system, the questions in the order of ``topics``: qid, question, last answer (missing
+        at first turns), gold, system, docno, text, correct. A system that found nothing has no docno, and False.
 
     Raises:
         ValueError: no system, an unknown ``which``, or no question with a gold.

@@ -22,7 +22,7 @@ def test_which_questions_are_shown(topics, qrels, systems) -> None:
     assert shown("repaired") == ["c1_1", "c1_2", "c2_1"]
     assert shown("broken") == ["c1_3"]
     table = cs.top_passages(compared, topics, qrels, lambda: iter(CORPUS), max_characters=6, num_questions=2)
-    assert table.to_dict("records") == [
+    assert table.astype(object).where(table.notna(), None).to_dict("records") == [
         {"qid": "c1_1", "question": "a", "last answer": None, "gold": "text…", "system": "X_t\\q_t", "docno": None,
          "text": None, "correct": False},
         {"qid": "c1_1", "question": "a", "last answer": None, "gold": "text…", "system": "X_t", "docno": "a",
