@@ -4,7 +4,8 @@
     python experiments/update_readme.py --check    # exit status 1 if README differs from the results
 
 What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
-column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``.
+column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``. The
+marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
-MARKER = re.compile(r"(<!-- table: (?P<source>\S+) (?P<measures>.+?) -->\n).*?(<!-- /table -->)", re.DOTALL)
+MARKER = re.compile(
+    r"(<!-- (?P<kind>table|speed): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
+)
 
 
 def table(source: str, measures: list[str]) -> str:
@@ -45,9 +48,28 @@ def _shown(value: float) -> str:
     return "–" if value != value else f"{value:.3f}"
 
 
+def speed(source: str) -> str:
+    """How many times as long each engine takes as ours, by kind and length of the queries."""
+    rows = pd.read_csv(HERE / "results" / source, encoding="utf-8")
+    ratios = rows[(rows["unit"] == "ratio to ours") & (rows["engine"] != "ours")]
+    columns = list(dict.fromkeys(zip(ratios["what"], ratios["terms"].astype(int), strict=True)))
+    lines = ["| time of … over ours | " + " | ".join(f"{what}, {terms} terms" for what, terms in columns) + " |"]
+    lines.append("|---" * (len(columns) + 1) + "|")
+    for engine, block in ratios.groupby("engine", sort=False):
+        cells = dict(zip(zip(block["what"], block["terms"].astype(int), strict=True), block["value"], strict=True))
+        lines.append(f"| {engine} | " + " | ".join(f"{cells[column]:.1f}" for column in columns) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def renewed(text: str) -> str:
     """README with every table made anew."""
-    return MARKER.sub(lambda m: m[1] + table(m["source"], m["measures"].split(", ")) + m[4], text)
+
+    def block(match: re.Match[str]) -> str:
+        if match["kind"] == "speed":
+            return match[1] + speed(match["source"]) + match[5]
+        return match[1] + table(match["source"], match["measures"].strip().split(", ")) + match[5]
+
+    return MARKER.sub(block, text)
 
 
 def main() -> int:
