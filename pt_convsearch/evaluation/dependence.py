@@ -192,7 +192,7 @@ def _per_query(
 ) -> pd.DataFrame:
     qids = pd.Index(questions["qid"])
     labels = labels_of(questions, by, _VALUES)
-    columns: dict[str, Any] = {"qid": questions["qid"], **{column: labels[column] for column in labels}}
+    columns: dict[str, Any] = {"qid": questions["qid"], **{str(column): labels[column] for column in labels}}
     for name, suffix in (("without", ""), ("swapped", "_swapped")):
         if name in runs:
             found = agreement(runs["full"], runs[name], qids, k=k, p=p)
