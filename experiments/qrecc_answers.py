@@ -1,13 +1,14 @@
-"""The retrieval shortcut on real QReCC conversations, and which negatives lower it (Kim & Kim, 2022, Tables 1 and 2).
+"""The retrieval shortcut on real QReCC conversations, and which negatives lower it (Kim & Kim, 2022, Tables 1, 2).
 
     python experiments/qrecc_answers.py --data qrecc-dev2k --out out/qrecc_answers
 
 Answer retrieval: the collection is the conversations' own answers, not the paper's 54M passages. DIR holds
 train|dev|test.topics.jsonl, corpus.jsonl and qrels.txt, each plain or compressed; ``--train`` names another folder for
-training and dev, so that other conversations of the same layout are a test set.
+training and dev, so that other conversations of the same layout are a test set. Without a training split, only the rows
+that need none are run.
 
-Each row and seed has a folder of its own under OUT/rows: a run that was stopped goes on, a row whose settings changed is
-run anew, and the table shows what is there ("not run here" for the rest). The number of training steps is fixed
+Each row and seed has a folder of its own under OUT/rows: a run that was stopped goes on, a row whose settings changed
+is run anew, and the table shows what is there ("not run here" for the rest). The number of training steps is fixed
 beforehand on dev, with the in-batch row and a seed that no row uses (OUT/steps.json). All rows are scored on all test
 questions with and without the answers that the history holds already; beside them stands an oracle that knows the
 conversation and orders its answers at random.
@@ -26,17 +27,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyterrier as pt
 from _common import arguments, say, temporary
+from _qrecc_parts import LENGTHS, WITH_REWRITE, Data, Rewritten, SeenAnswers, encoder, form_options, groups, minilm
 from _qrecc_tables import write_tables
 from ir_measures import RR, R
 
 import pt_convsearch as cs
-from pt_convsearch._files import sha256, write_json, written
-from pt_convsearch._results import results_frame
-from pt_convsearch._stage import Stage
+from pt_convsearch._files import write_json, written
 from pt_convsearch.evaluation.oracle import ConversationOracle
 from pt_convsearch.evaluation.study import Engine, Study, dense_engine, shortcut_study
 
@@ -47,6 +45,8 @@ FORMS = {"X_t": cs.X, "X_t\\q_t": NO_QUESTION, "q_t": cs.CURRENT}
 MORE_FORMS = {**FORMS, "Q_t": cs.QUESTIONS, "a_{t-1}": cs.LAST_ANSWER}
 DEV_SEED = 0
 BM25 = {"k1": 0.82, "b": 0.68}
+#: how many negatives are kept for each question, and how deep a search goes
+POOL, DEPTH = 20, 120
 
 
 @dataclass(frozen=True)
@@ -82,76 +82,31 @@ ROWS = [
     Row("history masked", options={"mask_history": 0.3}),
     Row("question three times", repeat=3),
 ]
-UNTRAINED = ["BM25", "zero-shot", "zero-shot, fewer layers"]
-
-
-class SeenAnswers(Stage):
-    """Q -> R: the answers that the history holds already, the newest first.
-
-    Input: qid, query, qhistory whose messages carry ``docno``. Output: docno, score (falling), rank.
-    """
-
-    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        pt.validate.query_frame(inp, ["qhistory"], context=self)
-        shown = [
-            list(dict.fromkeys(message["docno"] for message in reversed(history) if message.get("docno")))
-            for history in inp["qhistory"]
-        ]
-        counts = [len(docnos) for docnos in shown]
-        scores = np.array([float(-at) for count in counts for at in range(count)])
-        return results_frame(inp, counts, [docno for docnos in shown for docno in docnos], scores)
-
-
-class Rewritten(Stage):
-    """Q -> R: a miner for the questions that have a rewrite; the others get nothing."""
-
-    def __init__(self, miner: pt.Transformer) -> None:
-        self.miner = miner
-
-    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        return self.miner(inp[inp["qrewrite"].notna()])
-
-
-@dataclass
-class Data:
-    """What the rows share."""
-
-    topics: dict[str, pd.DataFrame]
-    qrels: dict[str, pd.DataFrame]
-    corpus: dict[str, list[dict[str, Any]]]
-    fingerprint: dict[str, str]
-
-    @classmethod
-    def read(cls, test: Path, train: Path, quick: bool) -> Data:
-        found = cls({}, {}, {}, {})
-        for split, folder in (("test", test), ("dev", train), ("train", train)):
-            data = cs.dataset(f"folder:{folder}", split=split)
-            try:
-                topics = data.get_topics()
-            except FileNotFoundError:
-                if split == "test":
-                    raise
-                say(f"{folder} has no {split} split: the trained rows are left out")
-                continue
-            if quick:
-                topics = topics.head({"test": 150, "dev": 100, "train": 400}[split])
-            found.topics[split] = topics
-            found.qrels[split] = data.get_qrels()
-            found.corpus[split] = list(data.get_corpus_iter())
-            for key in ("topics", "corpus", "qrels"):
-                found.fingerprint[f"{split} {key}"] = sha256(data.file(key))
-        return found
+UNTRAINED = ["BM25", "BM25, no stop words", "zero-shot", "zero-shot, fewer layers"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = arguments(__doc__, data="the folder qrecc-dev2k", quick="most: 150 test questions, 8 steps of training, three layers, one seed")
+    parser = arguments(
+        __doc__,
+        data="the folder qrecc-dev2k",
+        quick="most: 150 test questions, 8 steps of training, three layers, one seed",
+    )
     parser.add_argument("--train", type=Path, metavar="DIR", help="where train and dev lie, if not in --data")
-    parser.add_argument("--rows", help="trained rows to run, by name, separated by semicolons (default all; 'none')")
+    parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all)")
     parser.add_argument("--seeds", default="1,2,3", help="seeds of the training (default 1,2,3)")
-    parser.add_argument("--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, the lowest ones (default 6)")
+    parser.add_argument(
+        "--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, the lowest ones (default 6)"
+    )
     parser.add_argument("--epochs", type=int, default=3, help="passes over the questions on dev, at most (default 3)")
     parser.add_argument("--steps", type=int, help="training steps; by default as found on dev")
     parser.add_argument("--learning-rate", type=float, default=3e-5, metavar="RATE", help="its peak (default 3e-5)")
+    parser.add_argument(
+        "--stopwords",
+        type=Path,
+        metavar="FILE",
+        help="words of the row 'BM25, no stop words', one a line (default: "
+        "the 318 of scikit-learn; Terrier's list is stopword-list.txt in its jar)",
+    )
     parser.add_argument("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
     parser.add_argument("--table-only", action="store_true", help="run nothing, write the tables of what is there")
     options = parser.parse_args(argv)
@@ -163,12 +118,14 @@ def main(argv: list[str] | None = None) -> None:
 
         torch.set_num_threads(options.threads)
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    names = [row.name for row in ROWS] if options.rows is None else [name.strip() for name in options.rows.split(";")]
-    rows = [] if names == ["none"] else [_row(name) for name in names]
+    names = [*UNTRAINED, *(row.name for row in ROWS)]
+    if options.rows is not None:
+        names = [_known(name.strip(), names) for name in options.rows.split(";")]
+    rows = [_row(name) for name in names if name not in UNTRAINED]
     data = Data.read(options.data, options.train or options.data, options.quick)
     experiment = Experiment(data, options)
     if not options.table_only:
-        experiment.untrained()
+        experiment.untrained(names)
         if not options.no_dense and "train" in data.topics:
             for seed in seeds:
                 for row in rows:
@@ -177,11 +134,14 @@ def main(argv: list[str] | None = None) -> None:
     say(f"written to {options.out}")
 
 
+def _known(name: str, names: list[str]) -> str:
+    if name not in names:
+        raise SystemExit(f"--rows: no row {name!r}; there are {'; '.join(names)}")
+    return name
+
+
 def _row(name: str) -> Row:
-    for row in ROWS:
-        if row.name == name:
-            return row
-    raise SystemExit(f"--rows: no row {name!r}; there are {'; '.join(row.name for row in ROWS)}")
+    return next(row for row in ROWS if row.name == name)
 
 
 class Experiment:
@@ -193,31 +153,59 @@ class Experiment:
         self.groups = groups(self.topics, data.qrels["test"])
         self.settings: dict[str, Any] = {
             "task": "answers as the collection, not the paper's 54M passages",
-            "test questions": len(self.topics), "answers": len(data.corpus["test"]),
-            "data": data.fingerprint, "quick": options.quick,
-        }  # fmt: skip
+            "test questions": len(self.topics),
+            "answers": len(data.corpus["test"]),
+            "data": data.fingerprint,
+            "quick": options.quick,
+        }
         self._tower = ""
+        self._models: list[Path] = []
 
     # -- the rows
 
-    def untrained(self) -> None:
+    def untrained(self, names: list[str]) -> None:
         """BM25, and MiniLM as it comes."""
-        settings = {**self.settings, "engine": "bm25", **BM25, "stemmer": None, "stopwords": None}
-        self._run("BM25", 0, settings, lambda timings: self._bm25(timings))
+        words = self._stopwords()
+        analyzers = {"BM25": {}, "BM25, no stop words": {"stemmer": None, "stopwords": words}}
+        for name, analyzer in analyzers.items():
+            if name in names:
+                settings = {**self.settings, "engine": "bm25", **BM25, "analyzer": analyzer}
+                self._run(name, 0, settings, lambda timings, analyzer=analyzer: self._bm25(timings, analyzer))
         if self.options.no_dense:
             return
-        layers = {"zero-shot": 6, **({"zero-shot, fewer layers": self.options.layers} if self.options.layers < 6 else {})}
+        layers = {
+            "zero-shot": 6,
+            **({"zero-shot, fewer layers": self.options.layers} if self.options.layers < 6 else {}),
+        }
         for name, count in layers.items():
+            if name not in names:
+                continue
             settings = {**self.settings, "layers": count, **LENGTHS}
-            self._run(name, 0, settings, lambda timings, count=count: self._dense(encoder(minilm(count)), timings, forms=MORE_FORMS))
+            self._run(
+                name,
+                0,
+                settings,
+                lambda timings, count=count: self._dense(encoder(minilm(count)), timings, forms=MORE_FORMS),
+            )
+
+    def _stopwords(self) -> list[str]:
+        if self.options.stopwords:
+            return sorted(set(self.options.stopwords.read_text(encoding="utf-8").split()))
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return sorted(ENGLISH_STOP_WORDS)
 
     def row(self, row: Row, seed: int, wanted: set[str]) -> None:
         """Train and score one row with one seed, unless that was done."""
         training = self.training(self.steps())
         settings = {
-            **self.settings, **training, "seed": seed, "row": {**asdict(row), "parts": repr(row.parts)},
-            "init": self.init_hash(), "miners": {"k1": 0.9, "b": 0.4, "pool": POOL},
-        }  # fmt: skip
+            **self.settings,
+            **training,
+            "seed": seed,
+            "row": {**asdict(row), "parts": repr(row.parts)},
+            "init": self.init_hash(),
+            "miners": {"k1": 0.9, "b": 0.4, "pool": POOL},
+        }
         mine_after = row.name == "in-batch" and "model negatives" in wanted
 
         def run(timings: dict[str, float]) -> Study:
@@ -227,13 +215,18 @@ class Experiment:
             return self._dense(model, timings, repeat=row.repeat)
 
         self._run(row.name, seed, settings, run)
-        shutil.rmtree(self.out / "models", ignore_errors=True)
+        while self._models:  # what is scored is not needed any more
+            shutil.rmtree(self._models.pop(), ignore_errors=True)
 
     def training(self, steps: int) -> dict[str, Any]:
         """The options of cs.train that all rows share."""
         return {
-            "layers": self.options.layers, "max_steps": steps, "batch_size": 32, "learning_rate": self.options.learning_rate, **LENGTHS,
-        }  # fmt: skip
+            "layers": self.options.layers,
+            "max_steps": steps,
+            "batch_size": 32,
+            "learning_rate": self.options.learning_rate,
+            **LENGTHS,
+        }
 
     def steps(self) -> int:
         """The number of steps, the same for all rows: where the in-batch row is best on dev, by MRR on X_t."""
@@ -241,6 +234,8 @@ class Experiment:
             return int(self.options.steps)
         path = self.out / "steps.json"
         if not path.is_file():
+            if "dev" not in self.data.topics:
+                raise SystemExit("there is no dev split to fix the number of steps on: give --steps")
             say("fixing the number of steps on dev")
             pairs = self._pairs(ROWS[0], DEV_SEED, {})
             per_epoch = math.ceil(len(pairs) / 32)
@@ -248,17 +243,28 @@ class Experiment:
             target = self.out / "models" / "dev"
             options = self.training(self.options.epochs * per_epoch)
             cs.train(
-                pairs, init=minilm(options.pop("layers")), out=target, seed=DEV_SEED, dev=dev, metric="RR",
-                eval_every=math.ceil(per_epoch / 2), **options,
-            )  # fmt: skip
+                pairs,
+                init=minilm(options.pop("layers")),
+                out=target,
+                seed=DEV_SEED,
+                dev=dev,
+                metric="RR",
+                eval_every=math.ceil(per_epoch / 2),
+                **options,
+            )
             curve = [json.loads(line) for line in (target / "dev_curve.jsonl").read_text(encoding="utf-8").splitlines()]
             best = max((point for point in curve if point.get("step")), key=lambda point: point["RR"])
             write_json(
                 path,
-                {"steps": best["step"], "dev curve": curve, "layers": self.options.layers, "seed": DEV_SEED,
-                 "learning rate": self.options.learning_rate},
-            )  # fmt: skip
-            shutil.rmtree(self.out / "models", ignore_errors=True)
+                {
+                    "steps": best["step"],
+                    "dev curve": curve,
+                    "layers": self.options.layers,
+                    "seed": DEV_SEED,
+                    "learning rate": self.options.learning_rate,
+                },
+            )
+            shutil.rmtree(target)
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["layers"] != self.options.layers:
             raise SystemExit(f"{path} was fixed with {found['layers']} layers: another --out, or --steps")
@@ -281,6 +287,7 @@ class Experiment:
         options = dict(training)
         start = time.perf_counter()
         model = cs.train(pairs, init=minilm(options.pop("layers")), out=target, seed=seed, **options, **row.options)
+        self._models.append(target)
         timings["training"] = time.perf_counter() - start
         timings["pairs per second"] = training["max_steps"] * training["batch_size"] / timings["training"]
         return model
@@ -299,9 +306,17 @@ class Experiment:
         with temporary() as folder:
             miner = None if row.negatives is None else self._miner(row.negatives, Path(folder), seed, model)
             pairs = cs.training_pairs(
-                topics, qrels, corpus, form=cs.form(row.parts, **_form_options(minilm(1).tokenizer, row.repeat, row.parts)),
-                negatives=miner, num_negatives=int(miner is not None), pool=POOL, seed=seed, out=known, overwrite=known.is_dir(),
-            )  # fmt: skip
+                topics,
+                qrels,
+                corpus,
+                form=cs.form(row.parts, **form_options(minilm(1).tokenizer, row.repeat, row.parts)),
+                negatives=miner,
+                num_negatives=int(miner is not None),
+                pool=POOL,
+                seed=seed,
+                out=known,
+                overwrite=known.is_dir(),
+            )
         timings["mining"] = time.perf_counter() - start
         return pairs
 
@@ -317,7 +332,7 @@ class Experiment:
             index = cs.DenseIndex(folder / "answers.flex", model).index(corpus)
             dense = index.retriever(num_results=100)
             if name == "model":
-                return cs.form(cs.X, **_form_options(model.tokenizer)) >> dense >> drop
+                return cs.form(cs.X, **form_options(model.tokenizer)) >> dense >> drop
             return Rewritten(cs.form(cs.REWRITE) >> dense) >> drop
         bm25 = cs.BM25Index(folder / "answers.bm25").index(corpus).bm25(num_results=100)
         miners = {"BM25": cs.form(cs.X) >> bm25 >> drop, "shortcut": cs.form(NO_QUESTION) >> bm25 >> drop}
@@ -333,10 +348,10 @@ class Experiment:
 
     # -- scoring
 
-    def _bm25(self, timings: dict[str, float]) -> Study:
+    def _bm25(self, timings: dict[str, float], analyzer: dict[str, Any]) -> Study:
         with temporary() as folder:
             start = time.perf_counter()
-            index = cs.BM25Index(Path(folder) / "answers.bm25", stemmer=None, stopwords=None).index(self.data.corpus["test"])
+            index = cs.BM25Index(Path(folder) / "answers.bm25", **analyzer).index(self.data.corpus["test"])
             timings["indexing"] = time.perf_counter() - start
             return self._study(Engine(ALL, index.bm25(num_results=DEPTH, **BM25)), MORE_FORMS)
 
@@ -357,10 +372,19 @@ class Experiment:
         unseen = Engine(UNSEEN, engine.retriever, engine.form_options, cs.DropSeen())
         qrels = self.data.qrels["test"]
         study = shortcut_study(
-            [engine, unseen], self.topics, qrels, MEASURES, forms=forms, by=self.groups, dependence_by=self.groups,
-            seed=1, on_step=say,
-        )  # fmt: skip
-        rewritten = self.topics["qrewrite"].notna() if "qrewrite" in self.topics else pd.Series(False, index=self.topics.index)
+            [engine, unseen],
+            self.topics,
+            qrels,
+            MEASURES,
+            forms=forms,
+            by=self.groups,
+            dependence_by=self.groups,
+            seed=1,
+            on_step=say,
+        )
+        rewritten = (
+            self.topics["qrewrite"].notna() if "qrewrite" in self.topics else pd.Series(False, index=self.topics.index)
+        )
         if rewritten.any():
             systems = {f"{one.name} rewrite": one.system(cs.REWRITE) for one in (engine, unseen)}
             asked = self.topics[rewritten]
@@ -377,82 +401,35 @@ class Experiment:
         done = folder / "row.json"
         if done.is_file():
             if json.loads(done.read_text(encoding="utf-8"))["fingerprint"] == fingerprint:
-                return say(f"{name}, seed {seed}: done before")
+                say(f"{name}, seed {seed}: done before")
+                return
             say(f"{name}, seed {seed}: was run with other settings, is run anew")
         say(f"{name}, seed {seed}")
         timings: dict[str, float] = {}
         study = run(timings)
         results = study.results()
-        dependence = study.dependence[UNSEEN].summary.assign(answers=UNSEEN), study.dependence[ALL].summary.assign(answers=ALL)
+        dependence = (
+            study.dependence[UNSEEN].summary.assign(answers=UNSEEN),
+            study.dependence[ALL].summary.assign(answers=ALL),
+        )
         with written(folder) as temporary_folder:
             temporary_folder.mkdir(parents=True)
             study.per_query.to_parquet(temporary_folder / "per_question.parquet", index=False)
             write_json(
                 temporary_folder / "row.json",
-                {"row": name, "seed": seed, "fingerprint": fingerprint, "settings": settings, "timings": timings,
-                 "values": [[None if value != value else value for value in record] for record in results.values.tolist()],
-                 "dependence": json.loads(pd.concat(dependence).to_json(orient="records"))},
-            )  # fmt: skip
+                {
+                    "row": name,
+                    "seed": seed,
+                    "fingerprint": fingerprint,
+                    "settings": settings,
+                    "timings": timings,
+                    "values": [
+                        [None if value != value else value for value in record] for record in results.values.tolist()
+                    ],
+                    "dependence": json.loads(pd.concat(dependence).to_json(orient="records")),
+                },
+            )
         say(f"{name}, seed {seed}: " + ", ".join(f"{key} {value:.1f}" for key, value in timings.items()))
-
-
-POOL = 20
-DEPTH = 120
-LENGTHS = {"max_query_length": 112, "max_passage_length": 56}
-WITH_REWRITE = "t > 1, with a rewrite"
-
-
-def groups(topics: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The columns of the table; those that hold no question are left out."""
-    turn = topics["turn_number"].to_numpy()
-    later = turn > 1
-    seen = [{message.get("docno") for message in history} - {None} for history in topics["qhistory"]]
-    golds = qrels.groupby("qid")["docno"].agg(set)
-    new = np.array([not (golds.get(qid, set()) & shown) for qid, shown in zip(topics["qid"], seen, strict=True)])
-    found = {"first": ~later, "t > 1": later}
-    label = topics["qtype"].astype(object) if "qtype" in topics else pd.Series(None, index=topics.index, dtype=object)
-    for value in ("switch", "no-switch"):
-        found[value] = (label == value).to_numpy(dtype=bool) & later
-    found |= {"t = 2": turn == 2, "t = 3-4": (turn >= 3) & (turn <= 4), "t = 5+": turn >= 5}
-    if "qsource" in topics:
-        for source in topics["qsource"].dropna().unique():
-            found[f"{source}, t > 1"] = (topics["qsource"] == source).to_numpy(dtype=bool) & later
-    found["t > 1, answer not said before"] = later & new
-    found["t > 1, three or more left"] = later & (_left(topics, golds, seen) >= 3)
-    if "qrewrite" in topics:
-        found[WITH_REWRITE] = later & topics["qrewrite"].notna().to_numpy()
-    judged = topics["qid"].isin(golds.index).to_numpy()
-    return {name: mask for name, mask in found.items() if (mask & judged).any()}
-
-
-def _left(topics: pd.DataFrame, golds: pd.Series, seen: list[set[str]]) -> np.ndarray:
-    """How many answers of its conversation a question's history does not hold."""
-    answers: dict[str, set[str]] = {}
-    for conversation, qid, shown in zip(topics["conversation_id"], topics["qid"], seen, strict=True):
-        answers.setdefault(conversation, set()).update(golds.get(qid, set()), shown)
-    return np.array([len(answers[c] - shown) for c, shown in zip(topics["conversation_id"], seen, strict=True)])
-
-
-def minilm(layers: int) -> Any:
-    """all-MiniLM-L6-v2 with its lowest layers only."""
-    from sentence_transformers import SentenceTransformer
-
-    from pt_convsearch.dense import minilm_path
-
-    model = SentenceTransformer(str(minilm_path()))
-    inner: Any = model[0]
-    inner.model.encoder.layer = inner.model.encoder.layer[:layers]
-    inner.model.config.num_hidden_layers = layers
-    return model
-
-
-def encoder(model: Any) -> cs.BiEncoder:
-    return cs.BiEncoder(model, **LENGTHS)
-
-
-def _form_options(tokenizer: Any, repeat: int = 1, parts: Any = cs.X) -> dict[str, Any]:
-    options = {"sep": f" {tokenizer.sep_token} ", "max_tokens": LENGTHS["max_query_length"], "tokenizer": tokenizer}
-    return {**options, "repeat": {cs.CURRENT: repeat}} if repeat > 1 and cs.CURRENT & parts else options
 
 
 def _slug(name: str) -> str:

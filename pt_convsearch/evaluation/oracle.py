@@ -17,7 +17,7 @@ from pt_convsearch._results import results_frame
 from pt_convsearch._stage import Stage
 from pt_convsearch.evaluation.groups import By, groups_of
 from pt_convsearch.evaluation.table import N
-from pt_convsearch.measures import as_measures, judgments
+from pt_convsearch.measures import Judgments, as_measures, judgments
 from pt_convsearch.topics.checks import as_ids, check_queries
 from pt_convsearch.topics.validation import histories
 
@@ -66,8 +66,7 @@ class ConversationOracle(Stage):
         self.qrels = qrels
         self.seed = seed
         topics = _with_conversations(check_queries(topics))
-        relevant = _relevant(qrels, 1)
-        self._answers: dict[str, list[str]] = {}
+        relevant = _relevant(judgments(qrels), 1)
         known: dict[str, dict[str, None]] = {}
         for qid, conversation, seen in zip(topics["qid"], topics["conversation_id"], _seen(topics), strict=True):
             answers = known.setdefault(conversation, {})
@@ -124,7 +123,7 @@ class ConversationOracle(Stage):
         """
         named = as_measures(measures)
         topics = _with_conversations(check_queries(topics))
-        judged = judgments(qrels)
+        judged = judgments(qrels).of(pd.Index(topics["qid"]))
         topics = topics[topics["qid"].isin(judged.qids)]
         seen = _seen(topics) if drop_seen else [set[str]()] * len(topics)
         pools = [
@@ -139,7 +138,7 @@ class ConversationOracle(Stage):
                     f"{name}: no closed form for a random order is known here ({', '.join(_EXPECTED)} have one); "
                     "run the oracle with several seeds instead"
                 )
-            relevant = _relevant(qrels, rel)
+            relevant = _relevant(judged, rel)
             values = []
             for qid, pool in zip(topics["qid"], pools, strict=True):
                 golds = relevant.get(qid, set())
@@ -220,10 +219,10 @@ def _seen(topics: pd.DataFrame) -> list[set[str]]:
     ]
 
 
-def _relevant(qrels: Any, rel: int) -> dict[str, set[str]]:
-    judged = judgments(qrels)
+def _relevant(judged: Judgments, rel: int) -> dict[str, set[str]]:
+    kept = judged.label >= rel
+    qids, docnos = judged.qids.take(judged.query[kept]), judged.docnos.take(judged.doc[kept])
     found: dict[str, set[str]] = {}
-    for query, doc, label in zip(judged.query, judged.doc, judged.label, strict=True):
-        if label >= rel:
-            found.setdefault(judged.qids[query], set()).add(judged.docnos[doc])
+    for qid, docno in zip(qids.tolist(), docnos.tolist(), strict=True):
+        found.setdefault(qid, set()).add(docno)
     return found

@@ -71,7 +71,12 @@ def test_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert value[dependence, "t > 1", "overlap@10"] == 1.0
     assert value[dependence, "t > 1", "overlap@10 swapped"] == 1.0
     assert value[dependence, "t > 1", "retention"] == 1.0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["answers.png", "results.csv", "results.json", "table.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "answers.png",
+        "results.csv",
+        "results.json",
+        "table.md",
+    ]
     printed = capsys.readouterr().out
     assert "Questions with a history (n 3)" in printed
     assert "conversation oracle" in printed
@@ -82,7 +87,9 @@ def test_a_retriever_that_reads_the_question_is_seen(tmp_path: Path) -> None:
     """The same log with the question's word in its answer."""
     log = []
     for name, first, second in (("a", "apple", "pear"), ("b", "oak", "elm"), ("c", "cod", "eel")):
-        log.append({"id": name, "messages": [user(first), said(f"{first} {name}x"), user(second), said(f"{second} yes")]})
+        log.append(
+            {"id": name, "messages": [user(first), said(f"{first} {name}x"), user(second), said(f"{second} yes")]}
+        )
     found = run(tmp_path, log)["value"]
     assert found["BM25, unseen X_t", "t > 1", "RR"] == 1.0
     assert found["BM25, unseen X_t\\q_t", "t > 1", "RR"] == 0.0
@@ -95,15 +102,27 @@ def test_messages_of_all_kinds(tmp_path: Path) -> None:
     """System and tool messages, tool calls, parts, no answer, an empty one, equal and very long answers, one turn."""
     long = "word " * 30_000
     log = [
-        {"id": 1, "messages": [
-            {"role": "system", "content": "Be brief."}, user("one"), {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
-            {"role": "tool", "content": "42"}, said("alpha first"), user([{"type": "text", "text": "two"}]), said("alpha second")]},
-        {"id": 2, "messages": [user("three"), said("Yes."), user("four"), said("Yes."), user("five"), said(""), user("six")]},
+        {
+            "id": 1,
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                user("one"),
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
+                {"role": "tool", "content": "42"},
+                said("alpha first"),
+                user([{"type": "text", "text": "two"}]),
+                said("alpha second"),
+            ],
+        },
+        {
+            "id": 2,
+            "messages": [user("three"), said("Yes."), user("four"), said("Yes."), user("five"), said(""), user("six")],
+        },
         {"id": 3, "messages": [user("seven"), said(long), user("eight"), said(f"{long} more")]},
         {"id": 4, "messages": [user("nine"), said("alone")]},
         {"id": 5, "messages": [user("ten")]},
         {"id": 6, "messages": []},
-    ]  # fmt: skip
+    ]
     found = run(tmp_path, log)
     settings = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]
     # answers: alpha first, alpha second, Yes., the two long ones, alone
@@ -123,7 +142,11 @@ def test_equal_answers_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("猫が好きです", "猫は動物です"), ("Кошки любят молоко", "Кошки спят днём"), ("القطط تحب الحليب", "القطط تنام نهارا")],
+    [
+        ("猫が好きです", "猫は動物です"),
+        ("Кошки любят молоко", "Кошки спят днём"),
+        ("القطط تحب الحليب", "القطط تنام نهارا"),
+    ],
 )
 def test_other_scripts(tmp_path: Path, first: str, second: str) -> None:
     log = [
@@ -161,38 +184,51 @@ def test_one_conversation_has_no_control(tmp_path: Path) -> None:
 def test_topics_files_and_other_names(tmp_path: Path) -> None:
     topics = [
         {"qid": "a_1", "conversation_id": "a", "turn": 1, "query": "one", "history": [], "answer": "alpha first"},
-        {"qid": "a_2", "conversation_id": "a", "turn": 2, "query": "two", "answer": "alpha second",
-         "history": [{"speaker": "user", "text": "one"}, {"speaker": "agent", "text": "alpha first"}]},
+        {
+            "qid": "a_2",
+            "conversation_id": "a",
+            "turn": 2,
+            "query": "two",
+            "answer": "alpha second",
+            "history": [{"speaker": "user", "text": "one"}, {"speaker": "agent", "text": "alpha first"}],
+        },
         {"qid": "b_1", "conversation_id": "b", "turn": 1, "query": "three", "history": [], "answer": "beta"},
-    ]  # fmt: skip
+    ]
     found = run(tmp_path, write(tmp_path / "topics.jsonl.gz", topics))["value"]
     assert found["conversation oracle", "t > 1", "RR"] == 0.75
     renamed = [{"convo": record["messages"], "name": record["id"]} for record in LOG]
-    found = run(tmp_path, renamed, "--columns", "convo=messages", "name=id")["value"]
+    found = run(tmp_path, renamed, "--columns", "convo=messages", "--columns", "name=id")["value"]
     assert found["BM25, unseen X_t", "t > 1", "R@1"] == 1.0
 
 
 def test_dialogues_of_named_speakers(tmp_path: Path) -> None:
     dialogue = [("bot", "Hello"), ("ann", "one"), ("bot", "alpha first"), ("ann", "two"), ("bot", "alpha second")]
-    log = [{"dialogue_id": name, "utterances": [{"speaker": who, "text": text} for who, text in dialogue]} for name in "ab"]
+    log = [
+        {"dialogue_id": name, "utterances": [{"speaker": who, "text": text} for who, text in dialogue]} for name in "ab"
+    ]
     found = run(tmp_path, log, "--user", "ann")
     # 'Hello' was said before the first question, so both questions of ann have a history
     assert found["n"]["BM25 X_t", "t > 1", "RR"] == 4
 
 
 BAD = [
-    ([{"id": "a", "messages": [user("one"), said("x")]}, {"id": "b", "messages": [user("two"), said("y")]}], "first turns"),
+    (
+        [{"id": "a", "messages": [user("one"), said("x")]}, {"id": "b", "messages": [user("two"), said("y")]}],
+        "first turns",
+    ),
     ([{"id": "a", "messages": [user("one"), said(" "), user("two")]}], "none of the 2 questions"),
     ([{"id": "a", "messages": [{"role": "system", "content": "x"}]}], "no question"),
     ([{"id": "a", "messages": [{"role": "narrator", "content": "x"}]}], "narrator"),
     ([{"qid": "a", "query": "x", "qhistory": []}], "answer"),
     ([{"qid": "a", "query": "x", "qhistory": [], "answer": "y"}], "conversation_id"),
     ([], "no question"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("log", "message"), BAD)
-def test_logs_that_cannot_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: list[Any], message: str) -> None:
+def test_logs_that_cannot_be_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: list[Any], message: str
+) -> None:
     run(tmp_path, log, status=2)
     printed = capsys.readouterr()
     assert message in printed.err

@@ -1,0 +1,171 @@
+"""What ``answers`` reads: any log as a task of answer retrieval, its questions, their groups."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pt_convsearch.topics.task import Task
+
+#: the group of questions with a history
+LATER = "t > 1"
+
+
+def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
+    """The log as a task of answer retrieval, or an error that says why it is none."""
+    import pt_convsearch as cs
+
+    log = arguments.conversations
+    topics = _read(log, arguments)
+    say(f"{log.name}: {len(topics):,} questions")
+    if len(topics) == 0:
+        raise ValueError(f"{log} holds no question: no conversation has a message of the user with text")
+    if "answer" not in topics.columns:
+        raise ValueError(
+            f"{log} has topics without a column 'answer': there is nothing to search for (--columns THEIRS=answer)"
+        )
+    if "conversation_id" not in topics.columns:
+        raise ValueError(
+            f"{log} has topics without 'conversation_id' (--columns THEIRS=conversation_id): it is never guessed"
+        )
+    if "turn_number" not in topics.columns:
+        turns = [1 + sum(message["role"] == "user" for message in history) for history in topics["qhistory"]]
+        topics = topics.assign(turn_number=turns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what there was to say about the histories was said when they were read
+        task = cs.topics.answers(topics, duplicates=arguments.duplicates)
+    judged = task.topics["qid"].isin(task.qrels["qid"])
+    if not judged.any():
+        raise ValueError(
+            f"none of the {len(topics):,} questions of {log} has an answer with text: "
+            "the answers are what is searched for"
+        )
+    if not (judged & (task.topics["qhistory"].map(len) > 0)).any():
+        raise ValueError(
+            f"no question of {log} with an answer has a history (all are first turns): "
+            "there is nothing that could be used in place of the question"
+        )
+    say(
+        f"{len(task.corpus):,} answers in {task.topics['conversation_id'].nunique():,} conversations; "
+        f"{int((~judged).sum()):,} questions have none and are not searched"
+    )
+    return task
+
+
+def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
+    """Topics of any log, with the label columns asked for."""
+    from pt_convsearch.datasets.folder import NAMES
+    from pt_convsearch.topics import from_messages, read
+    from pt_convsearch.topics.chats import LISTS
+    from pt_convsearch.topics.files import _first
+
+    if log.is_dir():
+        raise ValueError(f"{log} is a folder: name the file of the log or of the topics in it")
+    columns = dict(_renaming(pair) for pair in arguments.columns)
+    first = _first(log)
+    fields = set(first) if isinstance(first, dict) else set()
+    if fields & set(LISTS) and "query" not in fields and not columns:
+        strangers = [column for column in arguments.by if column not in fields]
+        if strangers:
+            raise ValueError(f"--by {strangers[0]}: {log.name} has no such field, only {', '.join(sorted(fields))}")
+        return from_messages(log, columns=arguments.by)
+    if "query" in fields | set(columns.values()):  # topics under the names that data sets have for them
+        for ours, theirs in NAMES.items():
+            found = next((name for name in theirs if name in fields and name not in columns), None)
+            if found is not None and found != ours and ours not in {*fields, *columns.values()}:
+                columns[found] = ours
+    topics = read(log, columns=columns, **({"user": arguments.user} if arguments.user else {}))
+    strangers = [column for column in arguments.by if column not in topics.columns]
+    if strangers:
+        raise ValueError(
+            f"--by {strangers[0]}: the topics of {log.name} have no such column, only {', '.join(topics.columns)}"
+        )
+    return topics
+
+
+def _renaming(pair: str) -> tuple[str, str]:
+    theirs, equals, ours = pair.partition("=")
+    if not (theirs and equals and ours):
+        raise ValueError(f"--columns {pair}: write THEIRS=OURS, e.g. dialog=messages")
+    return theirs, ours
+
+
+def sampled(task: Task, number: int, seed: int) -> pd.DataFrame:
+    """The questions to search: those with an answer, or so many of them, in the log's order."""
+    import numpy as np
+
+    judged = task.topics[task.topics["qid"].isin(task.qrels["qid"])].reset_index(drop=True)
+    if number <= 0 or number >= len(judged):
+        return judged
+    later = np.flatnonzero(judged["qhistory"].map(len).to_numpy() > 0)
+    random = np.random.default_rng(seed)
+    rows = random.choice(len(judged), number, replace=False)
+    if not np.isin(later, rows).any():  # a question with a history must be there, however rare
+        rows[0] = random.choice(later)
+    return judged.iloc[np.sort(rows)].reset_index(drop=True)
+
+
+def groups_of_log(topics: pd.DataFrame, by: list[str]) -> list[Any]:
+    """By turn depth, and by the labels."""
+    turn = topics["turn_number"].to_numpy()
+    later = (topics["qhistory"].map(len) > 0).to_numpy()
+    depths = {
+        "t = 1": ~later,
+        LATER: later,
+        "t = 2": later & (turn <= 2),
+        "t = 3-4": later & (turn >= 3) & (turn <= 4),
+        "t = 5-8": later & (turn >= 5) & (turn <= 8),
+        "t = 9+": later & (turn >= 9),
+    }
+    return [{name: mask for name, mask in depths.items() if mask.any()}, *dict.fromkeys(by)]
+
+
+def search_depth(topics: pd.DataFrame) -> int:
+    """How deep to search, so that a hundred are left when the seen ones are gone."""
+    seen = (len({message.get("docno") for message in history} - {None}) for history in topics["qhistory"])
+    return min(100 + max(seen), 1000)
+
+
+def swappable(topics: pd.DataFrame) -> bool:
+    """Whether a question with a history can get one from another conversation."""
+    return topics["conversation_id"][topics["qhistory"].map(len) > 0].nunique() > 1
+
+
+def all_rewritten(topics: pd.DataFrame) -> bool:
+    return "qrewrite" in topics.columns and bool(topics["qrewrite"].notna().all())
+
+
+def notes_on(task: Task, topics: pd.DataFrame) -> list[str]:
+    """What a reader of the table must know about the log."""
+    notes = []
+    if len(topics) < task.qrels["qid"].nunique():
+        notes.append(
+            f"{len(topics):,} questions were drawn from {task.qrels['qid'].nunique():,}; "
+            "the collection is the whole log's"
+        )
+    golds = dict(zip(task.qrels["qid"], task.qrels["docno"], strict=True))
+    again = sum(
+        any(message.get("docno") == golds[qid] for message in history)
+        for qid, history in zip(topics["qid"], topics["qhistory"], strict=True)
+    )
+    if again:
+        notes.append(
+            f"{again:,} questions have an answer that was given before in their conversation: "
+            "they count 0 among the unseen"
+        )
+    shared = int(task.qrels["docno"].duplicated(keep=False).sum())
+    if shared:
+        notes.append(
+            f"{shared:,} questions share their answer with another, to the letter: each such answer is one document"
+        )
+    if len(task.corpus) <= 100:
+        notes.append(f"there are only {len(task.corpus)} answers: R@10 says little")
+    if not swappable(topics):
+        notes.append("all questions with a history are of one conversation: there is no other question for the control")
+    return notes

@@ -1,0 +1,107 @@
+"""What ``answers`` shows: tables, sentences, a figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pt_convsearch.commands._answers_log import LATER
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pt_convsearch.evaluation.study import Study
+
+UNSEEN = ", unseen"
+ORACLE = "conversation oracle"
+
+
+def report(
+    study: Study, engines: list[str], forms: list[str], groups: list[Any], style: str, notes: list[str]
+) -> list[str]:
+    """The tables and what they say, as paragraphs."""
+    import pandas as pd
+
+    import pt_convsearch as cs
+
+    table = study.table
+    names = [ORACLE, *(f"{engine} {form}" for engine in engines for form in forms)]
+
+    def unseen(name: str) -> str:
+        engine = next((engine for engine in engines if name.startswith(f"{engine} ")), ORACLE)
+        return f"{engine}{UNSEEN}{name[len(engine) :]}"
+
+    later = pd.DataFrame(
+        [
+            [
+                table.loc[name if suffix == "" else unseen(name), (LATER, measure)]
+                for suffix in ("", UNSEEN)
+                for measure in ("R@1", "R@10", "RR")
+            ]
+            for name in names
+        ],
+        columns=["R@1", "R@10", "MRR", "unseen R@1", "unseen R@10", "unseen MRR"],
+    )
+    later.insert(0, "system", names)
+    shown = [group for group in table.columns.get_level_values(0).unique() if group != "All"]
+    by_group = pd.DataFrame(
+        [[table.loc[unseen(name), (group, "RR")] for group in shown] for name in names],
+        columns=[f"{group} (n {int(table[group, 'n'].iloc[0]):,})" for group in shown],
+    )
+    by_group.insert(0, "unseen MRR", names)
+    heading = "## " if style == "markdown" else ""
+    asked = int(table[LATER, "n"].iloc[0])
+    return [
+        f"{heading}Questions with a history (n {asked:,}); unseen: answers given before are taken out of the ranking",
+        cs.render(later, style),
+        f"{heading}By turn depth" + (" and label" if len(groups) > 1 else ""),
+        cs.render(by_group, style),
+        f"{heading}Shortcut dependence: does the retriever need the question at all? (1: it does not)",
+        cs.render(_dependence(study), style),
+        *(_reading(study, engine) for engine in engines),
+        f"The {ORACLE} knows the conversation, not the question, and orders its answers at random (expectation).",
+        "The collection is the log's own answers: levels are not those of a search in a large collection.",
+        *(f"Note: {note}." for note in notes),
+    ]
+
+
+def _dependence(study: Study) -> pd.DataFrame:
+    """The dependence by group; all of its questions have a history, so "All" is "t > 1"."""
+    table = study.dependence_table()
+    columns = [
+        "engine",
+        "group",
+        "n",
+        "overlap@10",
+        "overlap@10 swapped",
+        "RBO",
+        "R@10 full",
+        "R@10 without",
+        "R@10 swapped",
+        "retention",
+    ]
+    return table.loc[table["group"] != "All", [column for column in columns if column in table]]
+
+
+def _reading(study: Study, engine: str) -> str:
+    """The figures of one engine as a sentence."""
+    row, table = study.dependence[engine].summary.iloc[0], study.table
+    mine, best = table.loc[f"{engine}{UNSEEN} X_t", (LATER, "RR")], table.loc[ORACLE + UNSEEN, (LATER, "RR")]
+    said = f"{engine}: without the question R@10 is {row['R@10 without']:.3f}, with it {row['R@10 full']:.3f}"
+    said += f" ({row['retention']:.0%} kept)" if row["R@10 full"] else ""
+    said += f"; the ten best agree to {row['overlap@10']:.0%}"
+    if "overlap@10 swapped" in row:
+        said += f", with the question of another conversation to {row['overlap@10 swapped']:.0%}"
+    verdict = (
+        "below the oracle, so it has not shown that it reads the question"
+        if mine < best
+        else "above the oracle: it reads the question"
+    )
+    return f"{said}. Unseen MRR {mine:.3f}, oracle {best:.3f}: {verdict}."
+
+
+def figure(study: Study, engine: str, groups: list[Any]) -> Any:
+    """MRR on unseen answers by turn depth: the oracle, and the last engine with, without and with only the question."""
+    from pt_convsearch.evaluation import plots
+
+    systems = [ORACLE + UNSEEN, *(f"{engine}{UNSEEN} {form}" for form in ("X_t", "X_t\\q_t", "q_t"))]
+    return plots.bars(study.table, "RR", systems=systems, groups=[name for name in groups[0] if name != LATER])
