@@ -91,6 +91,7 @@ class Setup:
         pool: passages mined per question.
         dev_pool: passages of BM25 per dev question that make up the small dev collection, beside the golds.
         bm25: k1 and b.
+        cqr: the question and the passage encoder that mine with rewrites; None: all-MiniLM-L6-v2.
     """
 
     init: str
@@ -102,6 +103,7 @@ class Setup:
     pool: int = 100
     dev_pool: int = 10
     bm25: tuple[float, float] = (0.9, 0.4)
+    cqr: tuple[str, str] | None = None
 
 
 SMALL = Setup(
@@ -133,7 +135,14 @@ def paper(dataset: str) -> Setup:
         "scale": 1.0, "max_grad_norm": 2.0, "max_query_length": 128, "max_passage_length": 384, "precision": "auto",
         "mini_batch_size": 32,
     }  # fmt: skip
-    return Setup("bert-base-uncased", options, evaluations=10, dev_pool=100, bm25=(0.82, 0.68) if qrecc else (0.9, 0.4))
+    return Setup(
+        "bert-base-uncased",
+        options,
+        evaluations=10,
+        dev_pool=100,
+        bm25=(0.82, 0.68) if qrecc else (0.9, 0.4),
+        cqr=("facebook/dpr-question_encoder-single-nq-base", "facebook/dpr-ctx_encoder-single-nq-base"),
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

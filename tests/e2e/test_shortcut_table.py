@@ -149,7 +149,7 @@ def test_the_table_of_rows_made_by_hand(scripts: dict[str, Any], tmp_path: Path)
         }
         frames = {"per_question": per_question, "questions": questions}
         assert rows.run(name, seed, {"learning_rate": 1e-4, "max_steps": 2}, lambda f=facts, p=frames: (f, p))
-    settings = {"dataset": "hand", "dials": {}, "quick": False, "init": "bert", "layers": None,
+    settings = {"dataset": "hand", "dials": {}, "quick": False, "paper": False, "init": "bert", "layers": None,
                 "training": {"batch_size": 4, "max_query_length": 8, "max_passage_length": 8}}  # fmt: skip
     scripts["_shortcut_tables"].write_tables(tmp_path, rows, settings, budget=None, rewriter=None)
     cells = pd.read_csv(tmp_path / "results.csv").set_index(["system", "group", "measure"])
