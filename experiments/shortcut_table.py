@@ -439,9 +439,10 @@ class Table:
         if name == "CQR":
             if not self._has_rewrites(self.train[0]):
                 raise SystemExit("w. CQR Negs: the training questions have no qrewrite; leave the row out with --rows")
-            encoder = cs.BiEncoder(
-                minilm(), max_query_length=32, max_passage_length=self.setup.options["max_passage_length"]
-            )
+            cqr = self.setup.cqr
+            towers = {"model": minilm()} if cqr is None else {"query_model": cqr[0], "passage_model": cqr[1]}
+            lengths = {name: self.setup.options[name] for name in ("max_query_length", "max_passage_length")}
+            encoder = cs.BiEncoder(**towers, **lengths)
             index = cs.DenseIndex(folder / "cqr.flex", encoder).index(self.corpus())
             return cs.form(cs.REWRITE) >> index.retriever(num_results=depth) >> drop
         if name == "model":
