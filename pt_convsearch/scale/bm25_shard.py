@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..lexical.reading import Reading, Terms
 from ..lexical.retriever import QUERIES_PER_TASK, best_documents
 from ..lexical.storage import load_array
-from .manifest import Manifest, Shard
+from .manifest import read_manifest
 from .storage import Storage, damaged
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -32,12 +32,14 @@ class BM25Shard:
         self._sorted = np.asarray(term_numbers)[self._order].astype(np.int64)
 
     @classmethod
-    def open(cls, storage: Storage, shard: Shard, manifest: Manifest, given: dict[str, Any]) -> BM25Shard:
-        """Open a shard where it lies, or a copy.
+    def open(cls, storage: Storage, number: int, build: str, given: dict[str, Any]) -> BM25Shard:
+        """Open a shard of a build of the index where it lies, or a copy.
 
         Raises:
             ValueError: a file is missing or cut; the message names the shard.
         """
+        manifest = read_manifest(storage, build)
+        shard = manifest.shards[number]
         folder = storage.local(shard.name, shard.files, build=shard.digest)
         statistics = storage.local("statistics", manifest.statistics, build=manifest.build)
         try:

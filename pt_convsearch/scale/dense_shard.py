@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ..dense.index import DenseIndex
 from ..dense.search import approximate, candidates, dot_products
-from .manifest import Shard
+from .manifest import read_manifest
 from .storage import Storage, damaged
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -20,12 +20,13 @@ class DenseShard:
         self.index = index
 
     @classmethod
-    def open(cls, storage: Storage, shard: Shard) -> DenseShard:
-        """Open a shard where it lies, or a copy.
+    def open(cls, storage: Storage, number: int, build: str) -> DenseShard:
+        """Open a shard of a build of the index where it lies, or a copy.
 
         Raises:
             ValueError: a file is missing or cut; the message names the shard.
         """
+        shard = read_manifest(storage, build).shards[number]
         folder = storage.local(shard.name, shard.files, build=shard.digest)
         index = DenseIndex(folder)
         try:

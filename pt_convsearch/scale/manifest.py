@@ -50,12 +50,12 @@ class Manifest:
         return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def read_manifest(storage: Storage) -> Manifest:
-    """The manifest of a sharded index.
+def read_manifest(storage: Storage, build: str | None = None) -> Manifest:
+    """The manifest of a sharded index; of one build of it where ``build`` is given.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or of another version.
+        ValueError: it is damaged, of another version, or of another build: the index was replaced.
     """
     try:
         content = json.loads(storage.read(NAME))
@@ -70,5 +70,7 @@ def read_manifest(storage: Storage) -> Manifest:
             f"{storage.address}/{NAME} is a {content.get('format')} of version {content.get('format_version')}, "
             f"not a {FORMAT} of version {FORMAT_VERSION}"
         )
+    if build is not None and content["build"] != build:
+        raise ValueError(f"the index at {storage.address} was replaced while it was open: open it again")
     shards = tuple(Shard(**shard) for shard in content["shards"])
     return Manifest(content["kind"], content["build"], content["settings"], shards, content["statistics"])

@@ -20,7 +20,7 @@ class Best:
     def __init__(self, num_queries: int, k: int, dtype: type = np.float64) -> None:
         self.counts = np.zeros(num_queries, dtype=np.int64)
         self.docs = np.full((num_queries, k), -1, dtype=np.int64)
-        self.scores = np.full((num_queries, k), -np.inf, dtype=dtype)
+        self.scores: np.ndarray = np.full((num_queries, k), -np.inf, dtype=dtype)
 
     def add(self, counts: np.ndarray, docs: np.ndarray, scores: np.ndarray, first: int) -> None:
         """Add the results of the next shard.

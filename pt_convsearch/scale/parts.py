@@ -25,7 +25,7 @@ from .manifest import NAME, Manifest, Shard
 from .storage import Storage, damaged, described
 
 if TYPE_CHECKING:
-    from .sharded import ShardedIndex
+    from .sharded_dense import ShardedDenseIndex
 
 logger = logging.getLogger(__name__)
 
@@ -163,10 +163,9 @@ def assemble_index(encoder: BiEncoder, parts: Parts, done: Sequence[Part], path:
 
 def assemble_shards(
     encoder: BiEncoder, parts: Parts, done: Sequence[Part], storage: Storage, parts_per_shard: int
-) -> ShardedIndex:
+) -> ShardedDenseIndex:
     """Parts as shards, put together by workers; the parts are removed."""
-    from .sharded import ShardedIndex
-    from .sharded_dense import DenseRecipe
+    from .sharded_dense import DenseRecipe, ShardedDenseIndex
 
     ray = connect()
     root = storage if storage.remote else storage.beside(".shards")
@@ -190,7 +189,7 @@ def assemble_shards(
         storage.remove()
         root.path.replace(storage.path)
     parts.storage.remove()
-    return ShardedIndex(storage.address, encoder, storage_options=storage.options or None)
+    return ShardedDenseIndex(storage.address, encoder, storage_options=storage.options or None)
 
 
 def _assemble_shard(encoder: BiEncoder, parts: Parts, chosen: Sequence[Part], root: Storage, name: str) -> Shard:

@@ -6,7 +6,6 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyterrier as pt
 
 from .._files import PathLike, sha256
 from .building import Recipe, build_shards
-from .manifest import NAME, Manifest, Shard, read_manifest
+from .manifest import NAME, Manifest, read_manifest
 from .serving import LocalShards, RayShards
 from .storage import Storage, damaged
 
@@ -74,8 +73,6 @@ class ShardedIndex(pt.Indexer):
             if dense and kind != "dense":
                 raise ValueError(f"{storage.address} holds BM25 shards: they take no encoder")
             dense = kind == "dense"
-        if not dense and encoder is None:
-            options.pop("encoder", None)
         return super().__new__(ShardedDenseIndex if dense else ShardedBM25Index)
 
     def __init__(
@@ -117,7 +114,7 @@ class ShardedIndex(pt.Indexer):
     def _recipe(self) -> Recipe:
         raise NotImplementedError
 
-    def _opener(self, shard: Shard) -> Callable[[], Any]:
+    def _opener(self, number: int) -> Callable[[], Any]:
         raise NotImplementedError
 
     # -- building
@@ -126,7 +123,7 @@ class ShardedIndex(pt.Indexer):
         """Is there a whole index at the address?"""
         return self.storage.exists(NAME)
 
-    def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedIndex:
+    def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedIndex:  # type: ignore[override]
         """Build the index from a stream of passages.
 
         Shards are finished one by one; a run that was killed is taken up by the next, which makes only what is missing or
@@ -200,7 +197,7 @@ class ShardedIndex(pt.Indexer):
     @functools.cached_property
     def serving(self) -> LocalShards | RayShards:
         """Who holds the shards: threads of this process, or Ray actors."""
-        openers = [self._opener(shard) for shard in self.manifest.shards]
+        openers = [self._opener(number) for number in range(self.num_shards)]
         if self.engine == "threads":
             return LocalShards(openers, self.threads)
         names = [f"{self.storage.address}/{shard.name}" for shard in self.manifest.shards]
@@ -255,10 +252,6 @@ def differing(storage: Storage, differ: list[str]) -> ValueError:
         f"the index at {storage.address} was built with other settings: {'; '.join(differ)}. Leave the option out to use "
         "the index as it is, or give overwrite=True and index the collection again"
     )
-
-
-def as_path(value: str) -> Path:
-    return Path(value)
 
 
 def shown(value: Any) -> str:

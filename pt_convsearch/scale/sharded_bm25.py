@@ -97,8 +97,8 @@ class ShardedBM25Index(ShardedIndex):
     def _recipe(self) -> Recipe:
         return BM25Recipe(self._given, self.store_text)
 
-    def _opener(self, shard: Shard) -> Callable[[], Any]:
-        return functools.partial(BM25Shard.open, self.storage, shard, self.manifest, self._given)
+    def _opener(self, number: int) -> Callable[[], Any]:
+        return functools.partial(BM25Shard.open, self.storage, number, self.manifest.build, self._given)
 
     def _forget(self) -> None:
         super()._forget()
@@ -193,7 +193,7 @@ class ShardedBM25Retriever(BM25Retriever):
         options = (k, float(self.k1), float(self.b), self.idf, 1 if here else threads)
         answers = serving.run(((s, "search", (sent[p], *options)) for s, p in order), threads)
         for (s, p), found in zip(order, self._progress(answers, len(order)), strict=True):
-            best[p].add(*found, int(index.firsts[s]))
+            best[p].add(found[0], found[1], found[2], int(index.firsts[s]))
         counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*(part.flat() for part in best), strict=True))
         return counts, docs, scores
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._files import PathLike
+from ..dense import building
 from ..dense.encoder import BiEncoder
 from ..dense.index import _FREE, DenseIndex
 from ..dense.lookup import DenseScorer, VecLoader
@@ -38,7 +39,8 @@ class ShardedDenseIndex(ShardedIndex):
 
     Args:
         encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the shards were built with, or ``doc_vec`` and
-            ``query_vec`` come from elsewhere.
+            ``query_vec`` come from elsewhere. With an encoder, ``passages_per_shard`` is rounded up to whole blocks of
+            4,096, so that the vectors are those of one index to the last digit.
         similarity: "dot" or "cosine" for vectors from elsewhere.
 
     With ``engine="ray"``, :meth:`index` encodes by :func:`~pt_convsearch.scale.encode`.
@@ -70,6 +72,8 @@ class ShardedDenseIndex(ShardedIndex):
             raise TypeError(f"encoder is {encoder!r}: give a cs.BiEncoder, or similarity= and doc_vec from elsewhere")
         self._encoder = encoder
         self._similarity = similarity if encoder is None else encoder.similarity
+        if encoder is not None:
+            passages_per_shard = -(-passages_per_shard // building.BLOCK) * building.BLOCK
         super().__init__(
             path, passages_per_shard=passages_per_shard, engine=engine, threads=threads, num_workers=num_workers,
             storage_options=storage_options, cache=cache, overwrite=overwrite, verbose=verbose,
@@ -93,7 +97,7 @@ class ShardedDenseIndex(ShardedIndex):
     def index_inputs(self) -> list[list[str]]:
         return [["docno", "doc_vec"]] if self._encoder is None else [["docno", self._encoder.text_field]]
 
-    def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedDenseIndex:
+    def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedDenseIndex:  # type: ignore[override]
         if self.engine == "ray" and self._encoder is not None:
             from .encoding import encode
 
@@ -110,8 +114,8 @@ class ShardedDenseIndex(ShardedIndex):
     def _recipe(self) -> Recipe:
         return DenseRecipe(self._encoder, self._similarity)
 
-    def _opener(self, shard: Shard) -> Callable[[], Any]:
-        return functools.partial(DenseShard.open, self.storage, shard)
+    def _opener(self, number: int) -> Callable[[], Any]:
+        return functools.partial(DenseShard.open, self.storage, number, self.manifest.build)
 
     # -- what DenseIndex offers too
 
@@ -267,7 +271,7 @@ class ShardedDenseRetriever(DenseRetriever):
         # FAISS itself spreads a call over threads: one call at a time here, one per actor on Ray
         calls = ((s, method, (sent[p], k, *options, threads if here else threads or 1)) for s, p in order)
         for (s, p), found in zip(order, serving.run(calls, 1), strict=True):
-            best[p].add(*found, int(index.firsts[s]))
+            best[p].add(found[0], found[1], found[2], int(index.firsts[s]))
         return np.concatenate([part.docs for part in best]), np.concatenate([part.scores for part in best])
 
     def _dots(self, queries: np.ndarray, numbers: np.ndarray) -> np.ndarray:

@@ -1,0 +1,104 @@
+"""Shards at an address of fsspec: in memory here; a real S3 API where a server for it is installed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import pandas as pd
+import pytest
+
+import pt_convsearch as cs
+from pt_convsearch.scale import ShardedIndex
+from pt_convsearch.scale.storage import Storage
+
+from .conftest import some_topics, tied_docs
+
+
+@pytest.fixture
+def memory():
+    return f"memory://{uuid.uuid4().hex}/index"
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """A bucket of moto's server in this process's threads: an S3 API over HTTP."""
+    server = pytest.importorskip("moto.server", reason="pip install 'moto[s3]' flask flask-cors s3fs")
+    fs = pytest.importorskip("s3fs", reason="pip install s3fs")
+    running = server.ThreadedMotoServer(port=0)
+    running.start()
+    host, port = running.get_host_and_port()
+    options = {"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
+    fs.S3FileSystem(**options).mkdir("bucket")
+    yield options
+    running.stop()
+
+
+def test_a_folder_and_an_address_behave_alike(tmp_path, memory):
+    for storage in (Storage(tmp_path / "x"), Storage(memory)):
+        assert not storage.exists()
+        assert storage.names() == []
+        storage.write("a/b.json", b"one")
+        storage.write("a/b.json", b"two")
+        assert storage.read("a/b.json") == b"two"
+        assert storage.read_all(["a/b.json"]) == [b"two"]
+        assert (storage.names(), storage.names("a"), storage.size("a/b.json")) == (["a"], ["b.json"], 3)
+        with storage.making("folder") as folder:
+            folder.mkdir()
+            (folder / "file").write_bytes(b"x")
+        assert storage.names() == ["a", "folder"]
+        storage.remove("a")
+        storage.remove("none")
+        assert storage.names() == ["folder"]
+        with pytest.raises(FileNotFoundError):
+            storage.read("none")
+
+
+def check_round_trip(address, tmp_path, options):
+    docs = tied_docs(80)
+    cache = tmp_path / "cache"
+    index = ShardedIndex(address, passages_per_shard=30, storage_options=options, cache=cache).index(docs)
+    one = cs.BM25Index(tmp_path / "one").index(docs)
+    topics = some_topics()
+    expected = one.bm25()(topics)
+    pd.testing.assert_frame_equal(index.bm25()(topics), expected)
+    again = ShardedIndex(address, storage_options=options, cache=cache)
+    pd.testing.assert_frame_equal(again.bm25()(topics), expected)
+    assert sorted(again.storage.names()) == ["shard-00000", "shard-00001", "shard-00002", "shards.json", "statistics"]
+    with pytest.raises(FileExistsError):
+        ShardedIndex(address, storage_options=options).index(docs)
+    # a fresh machine, and a file that was altered on the way
+    again.storage.write("shard-00001/lengths.npy", b"not this")
+    with pytest.raises(ValueError, match=r"shard-00001 is damaged: lengths\.npy"):
+        ShardedIndex(address, storage_options=options, cache=tmp_path / "other").bm25()(topics)
+
+
+def test_shards_in_memory(memory, tmp_path):
+    check_round_trip(memory, tmp_path, None)
+
+
+def test_shards_on_s3(s3, tmp_path):
+    check_round_trip("s3://bucket/passages", tmp_path, s3)
+
+
+def test_a_killed_run_is_taken_up_at_an_address(memory, tmp_path):
+    docs = tied_docs(60)
+
+    def broken():
+        yield from docs[:45]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ShardedIndex(memory, passages_per_shard=20, cache=tmp_path).index(broken())
+    assert not ShardedIndex(memory, cache=tmp_path).built()
+    index = ShardedIndex(memory, passages_per_shard=20, cache=tmp_path).index(docs)
+    assert index.docnos() == [doc["docno"] for doc in docs]
+    assert "records" not in index.storage.names()
+
+
+def test_an_address_whose_library_is_missing(monkeypatch):
+    if "s3fs" in os.sys.modules:
+        pytest.skip("s3fs is here")
+    monkeypatch.setitem(os.sys.modules, "s3fs", None)
+    with pytest.raises(ImportError, match=r"s3://bucket/x.*pip install"):
+        Storage("s3://bucket/x").exists()
