@@ -92,7 +92,9 @@ class AnswerCache:
                 except (ValueError, KeyError, TypeError):
                     damaged += 1
         if damaged:
-            logger.warning("%s: %d lines are damaged (a killed run leaves such); their answers are asked anew", self.path, damaged)
+            logger.warning(
+                "%s: %d lines are damaged (a killed run leaves such); their answers are asked anew", self.path, damaged
+            )
 
     def __len__(self) -> int:
         with self._lock:

@@ -22,7 +22,20 @@ _REFUSAL = regex.compile(
     r"(?:there is )?no (?:rewrite|rewriting)\b|n/?a$|none$|null$|unknown$)",
     regex.IGNORECASE,
 )
-_QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "„": "“", "‘": "’", "«": "»", "「": "」", "『": "』", "`": "`", "*": "*", "_": "_"}
+_QUOTES = {
+    '"': '"',
+    "'": "'",
+    "“": "”",
+    "”": "”",
+    "„": "“",
+    "‘": "’",
+    "«": "»",
+    "「": "」",
+    "『": "』",
+    "`": "`",
+    "*": "*",
+    "_": "_",
+}
 _FIELDS = ("rewrite", "rewritten_question", "rewritten_query", "rewritten", "question", "query", "standalone_question",
            "standalone", "output", "text", "content", "answer", "result")  # fmt: skip
 _SAYS = regex.compile(r"[\p{L}\p{N}]")

@@ -87,7 +87,9 @@ class Endpoint:
                 wait = max(wait, _retry_after(answer))
                 continue
             if not answer.ok:
-                hint = {401: "give api_key=", 403: "give api_key=", 404: "check base_url and model"}.get(answer.status_code)
+                hint = {401: "give api_key=", 403: "give api_key=", 404: "check base_url and model"}.get(
+                    answer.status_code
+                )
                 raise EndpointError(
                     f"qid {qid!r}: {self.completions} refuses with status {answer.status_code}: {_line(answer.text)}"
                     + (f" ({hint})" if hint else "")
@@ -97,8 +99,8 @@ class Endpoint:
                 return text
             trouble = f"an answer that is no chat completion ({_line(answer.text)})"
         raise EndpointError(
-            f"qid {qid!r}: {self.completions} failed {self.retries + 1} times, at last with {trouble}. What was answered "
-            "so far is in the cache, if there is one: run again to go on"
+            f"qid {qid!r}: {self.completions} failed {self.retries + 1} times, at last with {trouble}. What was "
+            "answered so far is in the cache, if there is one: run again to go on"
         )
 
     def _post(self, body: dict[str, Any]) -> requests.Response:

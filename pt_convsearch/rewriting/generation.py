@@ -48,12 +48,13 @@ class Decoding:
                 raise ValueError(f"{name}={getattr(self, name)}: give at least 1")
         if self.temperature <= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
             raise ValueError(
-                f"temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}: above 0, from 0 on, and in (0, 1]"
+                f"temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}: above 0, "
+                "from 0 on, and in (0, 1]"
             )
         if not self.sample and self.num_rewrites > self.num_beams:
             raise ValueError(
-                f"num_rewrites={self.num_rewrites} of a beam of {self.num_beams}: give num_beams={self.num_rewrites} or "
-                "more, or sample=True"
+                f"num_rewrites={self.num_rewrites} of a beam of {self.num_beams}: give num_beams={self.num_rewrites} "
+                "or more, or sample=True"
             )
         return self
 
@@ -117,9 +118,7 @@ def _batch(generator: Generator, batch: dict[str, Any], texts: list[str], decodi
     return [_merged(decoded[at * n : (at + 1) * n], weights[at]) for at in range(len(texts))]
 
 
-def sequences_of(
-    generator: Generator, batch: dict[str, Any], texts: list[str], decoding: Decoding
-) -> tuple[Any, Any]:
+def sequences_of(generator: Generator, batch: dict[str, Any], texts: list[str], decoding: Decoding) -> tuple[Any, Any]:
     """Token ids that are written for a batch (inputs of causal models cut off), and scores of beams.
 
     Args:
@@ -143,7 +142,8 @@ def sequences_of(
     inputs = tokenizer.pad(batch, padding=True, return_tensors="pt").to(model.device)
     with torch.inference_mode():
         out = model.generate(
-            **inputs, do_sample=False, **{"num_beams": 1, **options}, max_new_tokens=decoding.max_new_tokens, max_length=None,
+            **inputs, do_sample=False, **{"num_beams": 1, **options}, max_new_tokens=decoding.max_new_tokens,
+            max_length=None,
             return_dict_in_generate=True, output_scores="num_beams" in options, pad_token_id=tokenizer.pad_token_id,
         )  # fmt: skip
     sequences = out.sequences if generator.seq2seq else out.sequences[:, inputs["input_ids"].shape[1] :]
@@ -181,11 +181,13 @@ class _Draw:
 
 
 def _key(seed: int, text: str, number: int) -> int:
-    return int.from_bytes(hashlib.sha256(f"{seed}\0{number}\0{text}".encode("utf-8", "surrogatepass")).digest()[:16], "big")
+    return int.from_bytes(
+        hashlib.sha256(f"{seed}\0{number}\0{text}".encode("utf-8", "surrogatepass")).digest()[:16], "big"
+    )
 
 
 def _merged(texts: Sequence[str], weights: np.ndarray) -> Written:
-    """Texts in one line each, equal ones once with the sum of their weights, in the order given; empty ones left out."""
+    """Texts in one line each, equal ones once with the sum of their weights, in the order given; no empty ones."""
     merged: dict[str, float] = {}
     for text, weight in zip(texts, weights.tolist(), strict=True):
         line = " ".join(text.split())

@@ -84,7 +84,9 @@ class HQE(RewritingStage):
 
     def _check_options(self) -> None:
         if not self.subtopic <= self.topic:
-            raise ValueError(f"subtopic={self.subtopic}, topic={self.topic}: a topic word scores higher than a subtopic word")
+            raise ValueError(
+                f"subtopic={self.subtopic}, topic={self.topic}: a topic word scores higher than a subtopic word"
+            )
         if self.window < 0:
             raise ValueError(f"window={self.window}: a number of turns, 0 or more")
 
@@ -146,8 +148,8 @@ class HQE(RewritingStage):
     def _searched(self, texts: list[str]) -> list[float]:
         """The best score of each text; one search for all of them."""
         asked = pd.DataFrame({"qid": [str(at) for at in range(len(texts))], "query": texts})
-        found = self._searcher()(asked)
-        best = found.groupby("qid")["score"].max() if len(found) else {}
+        found = pd.DataFrame(self._searcher().transform(asked))
+        best = found.groupby("qid")["score"].max().to_dict()
         return [float(best.get(qid, 0.0)) for qid in asked["qid"]]
 
     def _searcher(self) -> pt.Transformer:

@@ -105,7 +105,12 @@ class LLMRewriter(RewritingStage):
         verbose: bool = False,
     ) -> None:
         self.base_url, self.model, self.prompt = base_url, model, prompt
-        self.num_rewrites, self.temperature, self.max_new_tokens, self.seed = num_rewrites, temperature, max_new_tokens, seed
+        self.num_rewrites, self.temperature, self.max_new_tokens, self.seed = (
+            num_rewrites,
+            temperature,
+            max_new_tokens,
+            seed,
+        )
         self.request = dict(request or {})
         self.parts, self.max_words = parts, max_words
         self.api_key = api_key
@@ -130,7 +135,9 @@ class LLMRewriter(RewritingStage):
         if self.on_error not in ("raise", "fallback"):
             raise ValueError(f"on_error={self.on_error!r}: 'raise' or 'fallback'")
         if self.num_rewrites > 1 and self.temperature == 0 and "temperature" not in self.request:
-            raise ValueError(f"num_rewrites={self.num_rewrites} at temperature=0 would all be alike: give a temperature above 0")
+            raise ValueError(
+                f"num_rewrites={self.num_rewrites} at temperature=0 would all be alike: give a temperature above 0"
+            )
         if self.recorded and (self.cache is None or not Path(self.cache).is_file()):
             raise ValueError(f"recorded=True answers from cache={self.cache!r}, which is no file")
         if not self.recorded and not self.base_url:
@@ -162,23 +169,38 @@ class LLMRewriter(RewritingStage):
 
     def _body(self, turn: Turn, number: int) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self.model, "messages": self.messages(turn.question, turn.history), "temperature": self.temperature,
-            "max_tokens": self.max_new_tokens, "seed": None if self.seed is None else self.seed + number, **self.request,
+            "model": self.model, "messages": self.messages(turn.question, turn.history),
+            "temperature": self.temperature,
+            "max_tokens": self.max_new_tokens, "seed": None if self.seed is None else self.seed + number,
+            **self.request,
         }  # fmt: skip
         return {name: value for name, value in body.items() if value is not None}
 
     def _rewrite(self, turns: list[Turn], frame: pd.DataFrame) -> list[Written]:
         bodies = {(at, n): self._body(turn, n) for at, turn in enumerate(turns) for n in range(self.num_rewrites)}
         contents = {place: content_key(body) for place, body in bodies.items()}
-        keys = contents if self.recorded else {place: content_key(self.base_url, content) for place, content in contents.items()}
+        keys = (
+            contents
+            if self.recorded
+            else {place: content_key(self.base_url, content) for place, content in contents.items()}
+        )
         known = self._answers.get(keys.values()) if self._answers is not None else {}
         answers: dict[str, str | None] = {key: entry["answer"] for key, entry in known.items()}
         self.counts["from cache"] += len(answers)
         asked = {key: place for place, key in reversed(keys.items()) if key not in answers}
         if asked and self.recorded:
             qids = [turns[at].qid for at, _ in sorted(asked.values())]
-            raise ValueError(f"{self.cache} holds no answer for {len(asked)} requests (first for qid {qids[0]!r}): the prompt, the model or the conversation changed")
-        self._ask([(key, turns[at].qid, bodies[at, n], contents[at, n]) for key, (at, n) in sorted(asked.items(), key=lambda item: item[1])], answers)
+            raise ValueError(
+                f"{self.cache} holds no answer for {len(asked)} requests (first for qid {qids[0]!r}): "
+                "the prompt, the model or the conversation changed"
+            )
+        self._ask(
+            [
+                (key, turns[at].qid, bodies[at, n], contents[at, n])
+                for key, (at, n) in sorted(asked.items(), key=lambda item: item[1])
+            ],
+            answers,
+        )
         return [self._written([answers[keys[at, n]] for n in range(self.num_rewrites)]) for at in range(len(turns))]
 
     def _ask(self, requests: list[tuple[str, str, dict[str, Any], str]], answers: dict[str, str | None]) -> None:
@@ -194,7 +216,18 @@ class LLMRewriter(RewritingStage):
                     raise
                 return key, None
             if self._answers is not None:
-                self._answers.put([{"key": key, "content": content, "base_url": self.base_url, "qid": qid, "request": body, "answer": answer}])
+                self._answers.put(
+                    [
+                        {
+                            "key": key,
+                            "content": content,
+                            "base_url": self.base_url,
+                            "qid": qid,
+                            "request": body,
+                            "answer": answer,
+                        }
+                    ]
+                )
             return key, answer
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
@@ -222,15 +255,18 @@ class LLMRewriter(RewritingStage):
 
     def _identity(self) -> tuple[Any, ...]:
         return (
-            self.base_url, self.model, self._system, self._user, self.num_rewrites, self.temperature, self.max_new_tokens,
+            self.base_url, self.model, self._system, self._user, self.num_rewrites, self.temperature,
+            self.max_new_tokens,
             self.seed, self.request, self.parts, self.max_words, self.on_error, self.first_turns,
             str(self.cache) if self.recorded else None,
         )  # fmt: skip
 
     def __repr__(self) -> str:
         shown = [repr(self.base_url), repr(self.model)]
-        defaults = {"prompt": "rewrite", "num_rewrites": 1, "temperature": 0.0, "max_new_tokens": 128, "seed": 1, "request": {},
-                    "parts": X, "max_words": 2000, "on_error": "raise", "recorded": False, "first_turns": False}  # fmt: skip
+        defaults = {"prompt": "rewrite", "num_rewrites": 1, "temperature": 0.0, "max_new_tokens": 128, "seed": 1,
+                    "request": {},
+                    "parts": X, "max_words": 2000, "on_error": "raise", "recorded": False,
+                    "first_turns": False}  # fmt: skip
         shown += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         return f"LLMRewriter({', '.join(shown)})"
 
@@ -251,7 +287,9 @@ def _prompt(prompt: PathLike) -> tuple[str, str]:
     system, user = ("\n".join(lines[: marks[0]]), "\n".join(lines[marks[0] + 1 :])) if marks else ("", "\n".join(lines))
     missing = [place for place in ("{history}", "{question}") if place not in user]
     if missing:
-        raise ValueError(f"prompt={os.fspath(prompt)!r} has no {' and no '.join(missing)}: the places where the conversation goes")
+        raise ValueError(
+            f"prompt={os.fspath(prompt)!r} has no {' and no '.join(missing)}: the places where the conversation goes"
+        )
     return system.strip(), user.strip()
 
 

@@ -50,8 +50,8 @@ class Generator:
         """The most tokens that the model's positions allow, None where they have no end."""
         config = getattr(self.model.config, "encoder", self.model.config)
         relative = hasattr(config, "relative_attention_num_buckets")
-        limits = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
-        limits = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+        said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
+        limits = [limit for limit in said if isinstance(limit, int) and limit > 0]
         return None if relative or not limits else min(limits)
 
 
@@ -82,7 +82,11 @@ def load_generator(model: Any, *, tokenizer: Any = None, device: Any = None, pre
             loaded = load_weights(name)
         bf16 = precision == "bf16" or (precision == "auto" and place.type == "cuda" and has_bf16(place))
         loaded = loaded.to(device=place, dtype=torch.bfloat16 if bf16 else torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name if tokenizer is None else tokenizer) if not _is_tokenizer(tokenizer) else tokenizer
+        tokenizer = (
+            AutoTokenizer.from_pretrained(name if tokenizer is None else tokenizer)
+            if not _is_tokenizer(tokenizer)
+            else tokenizer
+        )
     else:
         name = getattr(model, "name_or_path", "") or ""
         loaded = model if device is None else model.to(place)
@@ -107,18 +111,22 @@ def load_weights(name: str) -> Any:
             f"{name} is a {architectures[0]}, which writes no text: give an encoder-decoder (T5, BART …) or a causal "
             "model (GPT-2 …); cs.train_rewriter makes an encoder-decoder of an encoder"
         )
-    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model, found = kind.from_pretrained(name, output_loading_info=True)
     if found["missing_keys"]:
         missing = sorted(found["missing_keys"])
-        raise ValueError(f"{name} lacks {len(missing)} weights of a {type(model).__name__} ({missing[0]} …): it would write noise")
+        raise ValueError(
+            f"{name} lacks {len(missing)} weights of a {type(model).__name__} ({missing[0]} …): it would write noise"
+        )
     return model
 
 
 def own_tokenizer(tokenizer: Any, *, seq2seq: bool) -> Any:
     """A copy of a fast tokenizer that pads where the model needs it."""
     if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer: a budget of tokens needs to know where each begins")
+        raise ValueError(
+            f"{type(tokenizer).__name__} is no fast tokenizer: a budget of tokens needs to know where each begins"
+        )
     own = copy.deepcopy(tokenizer)
     own.padding_side = "right" if seq2seq else "left"
     if own.pad_token is None:

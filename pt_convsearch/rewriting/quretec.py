@@ -122,7 +122,9 @@ class QuReTeC(RewritingStage):
         model, tokenizer, _ = self._load()
         device = next(model.parameters()).device
         bf16 = has_bf16(device) if self.bf16 is None else self.bf16
-        inputs = tokenizer.pad({"input_ids": [reading.input_ids for reading in read]}, padding=True, return_tensors="pt")
+        inputs = tokenizer.pad(
+            {"input_ids": [reading.input_ids for reading in read]}, padding=True, return_tensors="pt"
+        )
         with torch.inference_mode(), autocast(device, bf16):
             logits = model(**inputs.to(device)).logits
         found = torch.softmax(logits.float(), dim=-1)[:, :, 1].cpu().numpy()
@@ -142,7 +144,11 @@ class QuReTeC(RewritingStage):
         return self._hash
 
     def __repr__(self) -> str:
-        name = repr(os.fspath(self.model)) if isinstance(self.model, str | os.PathLike) else f"<{type(self.model).__name__}>"
+        name = (
+            repr(os.fspath(self.model))
+            if isinstance(self.model, str | os.PathLike)
+            else f"<{type(self.model).__name__}>"
+        )
         shown = [name] + ([f"parts={self.parts!r}"] if self.parts else [])
         shown += [f"threshold={self.threshold}"] if self.threshold != 0.5 else []
         shown += [f"max_length={self.max_length}"] if self.max_length else []
@@ -177,7 +183,10 @@ class Reading:
     @classmethod
     def of(cls, turn: Turn, parts: Parts, tokenizer: Any, max_length: int) -> Reading:
         """The reading of a question, in at most ``max_length`` tokens: q_t, then q_1, then the newest words."""
-        start, end = [tokenizer.cls_token_id or tokenizer.bos_token_id], [tokenizer.sep_token_id or tokenizer.eos_token_id]
+        start, end = (
+            [tokenizer.cls_token_id or tokenizer.bos_token_id],
+            [tokenizer.sep_token_id or tokenizer.eos_token_id],
+        )
         places, _ = parts.choose(turn.history)
         messages = [words(turn.history[place]["content"]) for place in places]
         pieces = _pieces([word for said in messages for word in said], tokenizer)
@@ -251,11 +260,15 @@ def _load(model: Any, tokenizer: Any, device: Any) -> tuple[Any, Any, dict[str, 
         with _quiet():
             loaded, found = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
         if found["missing_keys"]:
-            raise ValueError(f"{name} is no token classifier ({found['missing_keys']} are missing): train one by cs.train_quretec")
+            raise ValueError(
+                f"{name} is no token classifier ({found['missing_keys']} are missing): train one by cs.train_quretec"
+            )
     else:
         name, loaded = getattr(model, "name_or_path", "") or "", model
     if loaded.config.num_labels != 2:
-        raise ValueError(f"the classifier has {loaded.config.num_labels} labels: two are needed, the second for words to be added")
+        raise ValueError(
+            f"the classifier has {loaded.config.num_labels} labels: two are needed, the second for words to be added"
+        )
     if tokenizer is None or isinstance(tokenizer, str | os.PathLike):
         tokenizer = AutoTokenizer.from_pretrained(tokenizer or name)
     if not tokenizer.is_fast:

@@ -131,7 +131,8 @@ class Rewriter(RewritingStage):
     def decoding(self) -> Decoding:
         """How rewrites are written, as the options now say."""
         return Decoding(
-            self.num_rewrites, self.num_beams, self.sample, self.temperature, self.top_k, self.top_p, self.max_new_tokens, self.seed
+            self.num_rewrites, self.num_beams, self.sample, self.temperature, self.top_k, self.top_p,
+            self.max_new_tokens, self.seed
         ).checked()  # fmt: skip
 
     def _settings(self) -> dict[str, Any]:
@@ -150,7 +151,8 @@ class Rewriter(RewritingStage):
             settings["max_input_length"] = min(settings["max_input_length"], room)
             if settings["max_input_length"] < 1:
                 raise ValueError(
-                    f"max_new_tokens={self.max_new_tokens} leaves no room for the input: the model has {longest} positions"
+                    f"max_new_tokens={self.max_new_tokens} leaves no room for the input: "
+                    f"the model has {longest} positions"
                 )
         return settings
 
@@ -190,7 +192,9 @@ class Rewriter(RewritingStage):
             about = [self._identity_of_model(), vars(decoding), settings["max_input_length"]]
             keys = {text: content_key(*about, text) for text in distinct}
             known = self._answers.get(keys.values())
-            found = {text: [tuple(pair) for pair in known[key]["written"]] for text, key in keys.items() if key in known}
+            found = {
+                text: [tuple(pair) for pair in known[key]["written"]] for text, key in keys.items() if key in known
+            }
             self.counts["from cache"] += len(found)
         missing = [text for text in distinct if text not in found]
         with tqdm(total=len(missing), desc="rewriting", unit="question", disable=not self.verbose) as bar:
@@ -223,7 +227,11 @@ class Rewriter(RewritingStage):
         return (self._identity_of_model(), *vars(self.decoding()).items(), *sorted(settings.items()), self.first_turns)
 
     def __repr__(self) -> str:
-        shown = [repr(os.fspath(self.model)) if isinstance(self.model, str | os.PathLike) else f"<{type(self.model).__name__}>"]
+        shown = [
+            repr(os.fspath(self.model))
+            if isinstance(self.model, str | os.PathLike)
+            else f"<{type(self.model).__name__}>"
+        ]
         defaults = {"num_rewrites": 1, "num_beams": 10, "sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0,
                     "max_new_tokens": 64, "seed": 1, "first_turns": False}  # fmt: skip
         for name in ("sep", "parts", "prefix", "suffix", "max_input_length", *defaults):

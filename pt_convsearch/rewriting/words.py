@@ -16,8 +16,8 @@ _POSSESSIVE = regex.compile(r"['’]s$")
 #: English words that say nothing by themselves: Lucene's, and the question words and pronouns of conversations
 STOPWORDS = LUCENE_STOPWORDS | frozenset(
     (  # noqa: SIM905 - a list of literals would fill the page
-        "about also am any been being can could did do does doing from had has have having he her here him his how i its "
-        "just me more most my other our out over she should so some than them those too up us very we were what "
+        "about also am any been being can could did do does doing from had has have having he her here him his how "
+        "i its just me more most my other our out over she should so some than them those too up us very we were what "
         "when where which who whom whose why would you your i'm i've you're we're they're don't didn't doesn't isn't "
         "aren't wasn't weren't can't couldn't won't wouldn't let"
     ).split()

@@ -156,8 +156,10 @@ def train_rewriter(
                 max_target_length,
             )
         run_training(
-            RewriteTrainer, generator.model, rows, dev_rows, DataCollatorForSeq2Seq(generator.tokenizer), settings, target=target,
-            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write, overwrite=overwrite,
+            RewriteTrainer, generator.model, rows, dev_rows, DataCollatorForSeq2Seq(generator.tokenizer), settings,
+            target=target,
+            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write,
+            overwrite=overwrite,
             verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks, more=more,
         )  # fmt: skip
     return Rewriter(str(target), max_new_tokens=max_target_length, device=device)
@@ -177,12 +179,13 @@ class RewriteTrainer(Seq2SeqTrainer):
         out = super().evaluation_loop(*args, **kwargs)
         if self.golds is not None:
             texts, golds, max_input, max_target = self.golds
-            self.model.eval()
+            self.generator.model.eval()
             written = generate(
                 self.generator, texts, Decoding(num_beams=1, max_new_tokens=max_target), max_input_length=max_input,
                 batch_size=self.args.per_device_eval_batch_size,
             )  # fmt: skip
             found = [some[0][0] if some else "" for some in written]
+            assert out.metrics is not None
             out.metrics["eval_f1"] = float(term_overlap(found, golds)["f1"].mean())
         return out
 
@@ -205,7 +208,8 @@ def training_rows(reader: Rewriter, topics: pd.DataFrame, max_target_length: int
     for source, target in zip(sources, targets, strict=True):
         end = [*target[: max_target_length - 1], tokenizer.eos_token_id]
         rows.append({
-            "input_ids": [*source, *end], "attention_mask": [1] * (len(source) + len(end)), "labels": [-100] * len(source) + end,
+            "input_ids": [*source, *end], "attention_mask": [1] * (len(source) + len(end)),
+            "labels": [-100] * len(source) + end,
         })  # fmt: skip
     return rows
 

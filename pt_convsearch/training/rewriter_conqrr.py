@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,18 +18,16 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from pt_convsearch import _files
 from pt_convsearch._optional import require
-from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments
+from pt_convsearch.measures import Judgments
 from pt_convsearch.negatives._fingerprint import digest
 from pt_convsearch.rewriting import Rewriter
 from pt_convsearch.rewriting.generation import Decoding, encoded, sequences_of
 from pt_convsearch.rewriting.models import Generator
-from pt_convsearch.topics.checks import check_queries
 
 from .rewriter import _started, write_generator
+from .rewriter_reward import Reward, self_critical_loss
 from .rewriter_run import check_numbers, precision_of, run_training, write_rewriter_card
 from .runs import finished
-
-logger = logging.getLogger(__name__)
 
 
 def train_conqrr(
@@ -79,7 +76,8 @@ def train_conqrr(
         pipeline: Q -> R, run on the topics with the rewrite as ``query``, e.g. ``index.bm25(num_results=100)``.
         out: the folder to write: ``cs.Rewriter(out)`` opens it.
         reward: a measure, e.g. ``RR``, ``R@10``, "nDCG@3".
-        dev: (topics, qrels) to select the checkpoint by, the mean reward of greedy rewrites; None: the last one is kept.
+        dev: (topics, qrels) to select the checkpoint by, the mean reward of greedy rewrites; None: the last one is
+        kept.
         mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language.
         first_turns: train on first turns as well.
         seed: of order, draws and dropout.
@@ -98,7 +96,8 @@ def train_conqrr(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(num_results=100), reward=RR, out="conqrr")  # doctest: +SKIP
+        >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(num_results=100), reward=RR, out="conqrr")  #
+        doctest: +SKIP
 
     Source: Wu et al., "CONQRR: Conversational query rewriting for retrieval with reinforcement learning" (EMNLP 2022);
         self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017).
@@ -112,10 +111,16 @@ def train_conqrr(
     named = rewriter if isinstance(rewriter, Rewriter) else Rewriter(rewriter, device=device)
     judge = Reward(pipeline, qrels, reward)
     topics = judge.judged(topics, first_turns=first_turns)
-    if mle_weight and ("qrewrite" not in topics or not topics["qrewrite"].map(lambda text: isinstance(text, str)).all()):
+    if mle_weight and (
+        "qrewrite" not in topics or not topics["qrewrite"].map(lambda text: isinstance(text, str)).all()
+    ):
         raise ValueError("mle_weight above 0 learns from gold rewrites as well: some questions have no qrewrite")
     dev_judge = None if dev is None else Reward(pipeline, dev[1], reward)
-    dev_topics = None if dev is None or dev_judge is None else dev_judge.judged(dev[0], first_turns=first_turns, name="dev topics")
+    dev_topics = (
+        None
+        if dev is None or dev_judge is None
+        else dev_judge.judged(dev[0], first_turns=first_turns, name="dev topics")
+    )
     set_seed(seed)
     generator = _copied(named)
     inputs = {**named._settings()}
@@ -139,79 +144,28 @@ def train_conqrr(
             write_generator(folder, generator, {**inputs, "parts": inputs["parts"].tables})
             shown = os.fspath(rewriter) if not isinstance(rewriter, Rewriter) else repr(rewriter)
             write_rewriter_card(
-                folder, title="Conversational query rewriter, trained by reward", init=shown, settings=settings, best=best,
+                folder, title="Conversational query rewriter, trained by reward", init=shown, settings=settings,
+                best=best,
                 opens=f'rewriter = pt_convsearch.Rewriter("{target.name}")', tags="query-rewriting",
                 what="Writes, for a question and the conversation before it, a query that finds what it asks for.",
                 counts={"questions": len(topics), "dev questions": 0 if dev_topics is None else len(dev_topics)},
             )  # fmt: skip
 
         run_training(
-            RewardTrainer, generator.model, _rows(named, topics), None if dev_topics is None else _rows(named, dev_topics), _collate,
-            settings, target=target, work=target.with_name(f"{target.name}.training"), greater_is_better=True, write=write,
+            RewardTrainer, generator.model, _rows(named, topics),
+            None if dev_topics is None else _rows(named, dev_topics), _collate,
+            settings, target=target, work=target.with_name(f"{target.name}.training"), greater_is_better=True,
+            write=write,
             overwrite=overwrite, verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
             more={
-                "generator": generator, "judge": judge, "topics": topics, "dev_judge": dev_judge, "dev_topics": dev_topics,
-                "max_new_tokens": max_new_tokens, "max_input_length": inputs["max_input_length"], "mle_weight": mle_weight,
+                "generator": generator, "judge": judge, "topics": topics, "dev_judge": dev_judge,
+                "dev_topics": dev_topics,
+                "max_new_tokens": max_new_tokens, "max_input_length": inputs["max_input_length"],
+                "mle_weight": mle_weight,
                 "draw_seed": seed,
             },
         )  # fmt: skip
     return Rewriter(str(target), max_new_tokens=max_new_tokens, device=device)
-
-
-class Reward:
-    """What rewrites of questions are worth: a measure of what a pipeline finds with them.
-
-    Args:
-        pipeline: Q -> R.
-        qrels: qid, docno, label.
-        measure: one measure, or its name.
-    """
-
-    def __init__(self, pipeline: pt.Transformer, qrels: Any, measure: Any) -> None:
-        self.pipeline = pipeline
-        self.judgments = judgments(qrels)
-        found = as_measures(measure)
-        if len(found) != 1:
-            raise ValueError(f"reward={measure!r}: one measure")
-        ((self.name, self.measure),) = found.items()
-        self._known: dict[tuple[str, str], float] = {}
-
-    def judged(self, topics: pd.DataFrame, *, first_turns: bool, name: str = "topics") -> pd.DataFrame:
-        """The questions that have a relevant document, and a history unless ``first_turns``."""
-        topics = check_queries(topics)
-        if "qhistory" not in topics.columns:
-            raise ValueError(f"{name} have no column 'qhistory': build them with cs.topics.from_messages")
-        relevant = set(self.judgments.qids[np.unique(self.judgments.query[self.judgments.label >= 1])])
-        kept = topics["qid"].isin(relevant) & topics["qhistory"].map(lambda history: first_turns or len(history) > 0)
-        kept &= topics["query"].str.strip() != ""
-        if not kept.any():
-            raise ValueError(f"none of the {len(topics)} {name} has a relevant document and a history: there is nothing to reward")
-        logger.info("%s: %d of %d questions have a relevant document and are used", name, int(kept.sum()), len(topics))
-        return topics[kept].reset_index(drop=True)
-
-    def __call__(self, topics: pd.DataFrame, rewrites: Sequence[str]) -> np.ndarray:
-        """The reward of one rewrite for each question; 0 for one without words. Equal ones are searched for once."""
-        keys = list(zip(topics["qid"].tolist(), rewrites, strict=True))
-        new = [at for at, key in enumerate(keys) if key not in self._known]
-        if new:
-            asked = topics.iloc[new].assign(query=[rewrites[at] for at in new])
-            asked = asked.drop(columns=[column for column in ("query_toks", "query_vec") if column in asked.columns])
-            found = evaluate(self.pipeline(asked), self.judgments, self.measure, qids=asked["qid"])
-            values = found.iloc[:, 0].to_dict()
-            self._known.update({keys[at]: float(values.get(keys[at][0], 0.0)) if rewrites[at].strip() else 0.0 for at in new})
-        return np.array([self._known[key] for key in keys])
-
-
-def self_critical_loss(
-    log_probabilities: torch.Tensor, drawn: Sequence[float] | np.ndarray, greedy: Sequence[float] | np.ndarray
-) -> torch.Tensor:
-    """The mean of ``-(reward(drawn) - reward(greedy)) * log p(drawn)``.
-
-    >>> float(self_critical_loss(torch.tensor([-2.0, -1.0]), [1.0, 0.25], [0.5, 0.5]))   # (0.5 * 2 - 0.25 * 1) / 2
-    0.375
-    """
-    advantage = torch.as_tensor(np.asarray(drawn) - np.asarray(greedy), dtype=log_probabilities.dtype)
-    return -(advantage.to(log_probabilities.device) * log_probabilities).mean()
 
 
 class RewardTrainer(Seq2SeqTrainer):
@@ -232,10 +186,17 @@ class RewardTrainer(Seq2SeqTrainer):
         super().__init__(processing_class=generator.tokenizer, **options)
         self.model_accepts_loss_kwargs = False
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **_: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         rows, texts = inputs["rows"], inputs["texts"]
         topics = self.topics.iloc[rows]
-        step = Decoding(num_beams=1, sample=True, max_new_tokens=self.max_new_tokens, seed=self.draw_seed * 1_000_003 + self.state.global_step)
+        step = Decoding(
+            num_beams=1,
+            sample=True,
+            max_new_tokens=self.max_new_tokens,
+            seed=self.draw_seed * 1_000_003 + self.state.global_step,
+        )
         drawn, drawn_texts = self._write(texts, step)
         _, greedy_texts = self._write(texts, Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
         drawn_reward, greedy_reward = self.judge(topics, drawn_texts), self.judge(topics, greedy_texts)
@@ -244,7 +205,7 @@ class RewardTrainer(Seq2SeqTrainer):
         log_p = self._log_probabilities(model, texts, drawn)
         loss = (1 - self.mle_weight) * self_critical_loss(log_p, drawn_reward, greedy_reward)
         if self.mle_weight:
-            gold = self._gold(topics["qrewrite"].tolist())
+            gold: list[list[int]] = self._gold(topics["qrewrite"].tolist())
             tokens = sum(len(row) for row in gold)
             loss = loss - self.mle_weight * self._log_probabilities(model, texts, gold).sum() / tokens
         return (loss, None) if return_outputs else loss
@@ -256,7 +217,11 @@ class RewardTrainer(Seq2SeqTrainer):
         sequences, _ = sequences_of(self.generator, batch, texts, decoding)
         if self.generator.seq2seq:
             sequences = sequences[:, 1:]
-        ends = set(np.atleast_1d(self.generator.model.generation_config.eos_token_id or self.generator.tokenizer.eos_token_id).tolist())
+        ends = set(
+            np.atleast_1d(
+                self.generator.model.generation_config.eos_token_id or self.generator.tokenizer.eos_token_id
+            ).tolist()
+        )
         ids = [_up_to_end(row, ends) for row in sequences.tolist()]
         decoded = self.generator.tokenizer.batch_decode(ids, skip_special_tokens=True)
         return ids, [" ".join(text.split()) for text in decoded]
@@ -278,9 +243,17 @@ class RewardTrainer(Seq2SeqTrainer):
             labels = _padded(written, -100, device)
             logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels).logits
         else:
-            ids = _padded([source + ids for source, ids in zip(sources, written, strict=True)], self.generator.tokenizer.pad_token_id, device)
-            mask = _padded([[1] * (len(source) + len(ids)) for source, ids in zip(sources, written, strict=True)], 0, device)
-            labels = _padded([[-100] * len(source) + ids for source, ids in zip(sources, written, strict=True)], -100, device)[:, 1:]
+            ids = _padded(
+                [source + ids for source, ids in zip(sources, written, strict=True)],
+                self.generator.tokenizer.pad_token_id,
+                device,
+            )
+            mask = _padded(
+                [[1] * (len(source) + len(ids)) for source, ids in zip(sources, written, strict=True)], 0, device
+            )
+            labels = _padded(
+                [[-100] * len(source) + ids for source, ids in zip(sources, written, strict=True)], -100, device
+            )[:, 1:]
             logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
         said = labels != -100
         log_p = torch.log_softmax(logits.float(), dim=-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
@@ -288,21 +261,21 @@ class RewardTrainer(Seq2SeqTrainer):
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs and self._rewards:
-            drawn, greedy = zip(*self._rewards, strict=True)
+            drawn, greedy = np.mean(self._rewards, axis=0).tolist()
             # named so that the curve keeps them
-            logs = {**logs, "eval_drawn_reward": float(np.mean(drawn)), "eval_greedy_reward": float(np.mean(greedy))}
+            logs = {**logs, "eval_drawn_reward": drawn, "eval_greedy_reward": greedy}
             self._rewards.clear()
         super().log(logs, *args, **kwargs)
 
-    def evaluation_loop(self, dataloader: Any, description: str, **_: Any) -> EvalLoopOutput:
+    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         assert self.dev_judge is not None
         assert self.dev_topics is not None
         values = []
         for inputs in dataloader:
-            _, texts = self._write(inputs["texts"], Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
-            values.append(self.dev_judge(self.dev_topics.iloc[inputs["rows"]], texts))
-        found = np.concatenate(values)
-        return EvalLoopOutput(None, None, {"eval_reward": float(found.mean())}, len(found))  # type: ignore[arg-type]
+            _, found = self._write(inputs["texts"], Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
+            values.append(self.dev_judge(self.dev_topics.iloc[inputs["rows"]], found))
+        rewards = np.concatenate(values)
+        return EvalLoopOutput(None, None, {"eval_reward": float(rewards.mean())}, len(rewards))  # type: ignore[arg-type]
 
 
 def _rows(rewriter: Rewriter, topics: pd.DataFrame) -> list[dict[str, Any]]:

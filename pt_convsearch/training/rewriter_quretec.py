@@ -96,13 +96,16 @@ def train_quretec(
     set_seed(seed)
     name = str(bundled(os.fspath(init)) or os.fspath(init))
     with silent():
-        model = AutoModelForTokenClassification.from_pretrained(name, num_labels=2, id2label={0: "O", 1: "REL"}, label2id={"O": 0, "REL": 1})
+        model = AutoModelForTokenClassification.from_pretrained(
+            name, num_labels=2, id2label={0: "O", 1: "REL"}, label2id={"O": 0, "REL": 1}
+        )
     tokenizer = AutoTokenizer.from_pretrained(name)
     columns = ["qid", "query", "qhistory", "qrewrite"]
     settings: dict[str, Any] = {
         "task": "quretec", "init": tower_hash(model), "data": digest(topics[columns]),
         "dev": None if dev is None else digest(dev[columns]), "metric": metric if dev is not None else None,
-        "parts": digest(parts.tables), "max_length": max_length, "seed": seed, "epochs": epochs if max_steps is None else None,
+        "parts": digest(parts.tables), "max_length": max_length, "seed": seed,
+        "epochs": epochs if max_steps is None else None,
         "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate, "warmup": warmup,
         "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "eval_every": eval_every, "patience": patience,
         "precision": precision_of(precision, device),
@@ -112,22 +115,27 @@ def train_quretec(
     if overwrite or not finished(target, settings):
         limit = min(max_length, getattr(model.config, "max_position_embeddings", None) or max_length)
         rows = [labelled(turn, rewrite, parts, tokenizer, limit) for turn, rewrite in _turns(topics)]
-        dev_rows = None if dev is None else [labelled(turn, rewrite, parts, tokenizer, limit) for turn, rewrite in _turns(dev)]
+        dev_rows = (
+            None if dev is None else [labelled(turn, rewrite, parts, tokenizer, limit) for turn, rewrite in _turns(dev)]
+        )
 
         def write(folder: Path, best: Mapping[str, Any] | None) -> None:
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
             _files.write_json(folder / SETTINGS, {"parts": parts.tables, "max_length": limit})
             write_rewriter_card(
-                folder, title="Query resolution by term classification", init=str(init)[:200], settings=settings, best=best,
+                folder, title="Query resolution by term classification", init=str(init)[:200], settings=settings,
+                best=best,
                 opens=f'stage = pt_convsearch.QuReTeC("{target.name}")', tags="token-classification",
                 what="Says which words of a conversation are to be added to its current question.",
                 counts={"questions with a gold rewrite": len(topics), "dev questions": 0 if dev is None else len(dev)},
             )  # fmt: skip
 
         run_training(
-            Seq2SeqTrainer, model, rows, dev_rows, DataCollatorForTokenClassification(tokenizer), settings, target=target,
-            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write, overwrite=overwrite,
+            Seq2SeqTrainer, model, rows, dev_rows, DataCollatorForTokenClassification(tokenizer), settings,
+            target=target,
+            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write,
+            overwrite=overwrite,
             verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
             more={"compute_metrics": _term_f1, "processing_class": tokenizer},
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the trainings of rewriters have in common: which questions count, the trainer's settings, an outcome that is whole."""
+"""What the trainings of rewriters have in common: the questions that count, the trainer, an outcome that is whole."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def with_rewrites(topics: pd.DataFrame, *, first_turns: bool, name: str = "topic
     ]
     if not any(kept):
         raise ValueError(
-            f"none of the {len(topics)} {name} has a gold rewrite (qrewrite) and a history: there is nothing to learn from"
+            f"none of the {len(topics)} {name} has a gold rewrite (qrewrite) and a history: "
+            "there is nothing to learn from"
         )
     logger.info("%s: %d of %d questions have a gold rewrite and are used", name, sum(kept), len(topics))
     return topics[kept].reset_index(drop=True)
@@ -173,10 +174,9 @@ def run_training(
     extra: list[Any] = [Curve(work / CURVE, None), *callbacks]
     if settings["patience"] is not None:
         extra.append(EarlyStoppingCallback(early_stopping_patience=settings["patience"]))
-    trainer = trainer_class(
-        model=model, args=Seq2SeqTrainingArguments(**arguments), train_dataset=list(train_rows),
-        eval_dataset=None if dev_rows is None else list(dev_rows), data_collator=collator, callbacks=extra, **more,
-    )  # fmt: skip
+    parts: dict[str, Any] = {"train_dataset": train_rows, "eval_dataset": dev_rows, "data_collator": collator}
+    args = Seq2SeqTrainingArguments(**arguments)
+    trainer = trainer_class(model=model, args=args, callbacks=extra, **parts, **more)
     trainer.remove_callback(PrinterCallback)
     with silent():
         trainer.train(resume_from_checkpoint=resume)
@@ -207,13 +207,16 @@ def _drop_torn(work: Path) -> None:
 
 
 def write_rewriter_card(
-    folder: Path, *, title: str, opens: str, what: str, init: str, counts: Mapping[str, Any], settings: Mapping[str, Any],
+    folder: Path, *, title: str, opens: str, what: str, init: str, counts: Mapping[str, Any],
+    settings: Mapping[str, Any],
     best: Mapping[str, Any] | None, tags: str,
 ) -> None:  # fmt: skip
     """Write ``README.md``: what the model does, what it was trained on, how, how well it did, how to load it."""
     lines = [
-        "---", "library_name: transformers", f"tags: [{tags}, conversational-search, pyterrier, pt_convsearch]", "---", "",
-        f"# {title}", "", what, "", "```python", opens, "```", "", f"Trained by pt_convsearch from {init}.", "", "## Data", "",
+        "---", "library_name: transformers", f"tags: [{tags}, conversational-search, pyterrier, pt_convsearch]", "---",
+        "",
+        f"# {title}", "", what, "", "```python", opens, "```", "", f"Trained by pt_convsearch from {init}.", "",
+        "## Data", "",
         *(f"- {name}: {value}" for name, value in counts.items()), "", "## Training", "",
         *(f"- {name}: {json.dumps(value, default=str)}" for name, value in settings.items()), "", "## Scores", "",
     ]  # fmt: skip

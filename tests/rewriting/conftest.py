@@ -35,7 +35,8 @@ def tiny_t5(folder: Path, words: list[str] = WORDS, seed: int = 0, width: int = 
     tokenizer = word_tokenizer(words)
     torch.manual_seed(seed)
     config = T5Config(
-        vocab_size=len(tokenizer), d_model=width, d_kv=width // 2, d_ff=2 * width, num_layers=1, num_decoder_layers=1, num_heads=2,
+        vocab_size=len(tokenizer), d_model=width, d_kv=width // 2, d_ff=2 * width, num_layers=1, num_decoder_layers=1,
+        num_heads=2,
         dropout_rate=0.0, decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
     )  # fmt: skip
     T5ForConditionalGeneration(config).save_pretrained(folder)

@@ -29,7 +29,9 @@ def test_two_open_caches_see_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12])
-def test_a_line_cut_by_a_kill_is_passed_over_and_swallows_nothing(tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_cut_by_a_kill_is_passed_over_and_swallows_nothing(
+    tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "c.jsonl"
     AnswerCache(path).put([entry("1"), entry("2")])
     path.write_bytes(path.read_bytes()[:-cut])
@@ -61,7 +63,10 @@ def test_a_file_replaced_by_a_shorter_one_is_read_anew(tmp_path: Path) -> None:
 def test_many_threads(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     cache = AnswerCache(path)
-    threads = [threading.Thread(target=lambda at=at: [cache.put([entry(f"{at}-{n}", "v" * 2000)]) for n in range(20)]) for at in range(8)]
+    threads = [
+        threading.Thread(target=lambda at=at: [cache.put([entry(f"{at}-{n}", "v" * 2000)]) for n in range(20)])
+        for at in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -78,5 +83,12 @@ def test_pickles_without_its_content(tmp_path: Path) -> None:
 
 
 def test_keys_tell_apart_what_differs() -> None:
-    keys = [content_key("ab", "c"), content_key("a", "bc"), content_key(["ab", "c"]), content_key(1), content_key("1"), content_key(None)]
+    keys = [
+        content_key("ab", "c"),
+        content_key("a", "bc"),
+        content_key(["ab", "c"]),
+        content_key(1),
+        content_key("1"),
+        content_key(None),
+    ]
     assert len(set(keys)) == 6

@@ -51,8 +51,10 @@ def test_the_rewrite_is_found(answer: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        "", "   \n ", '""', "…", "?!", "Rewrite:", "```\n```", "{}", "[]", "null", "None", "N/A", '{"rewrite": ""}', '{"rewrite": null}',
-        '{"rewrite": "When was', "<think>still thinking", "I'm sorry, but I can't help with that.", "As an AI language model, I …",
+        "", "   \n ", '""', "…", "?!", "Rewrite:", "```\n```", "{}", "[]", "null", "None", "N/A", '{"rewrite": ""}',
+        '{"rewrite": null}',
+        '{"rewrite": "When was', "<think>still thinking", "I'm sorry, but I can't help with that.",
+        "As an AI language model, I …",
         "I cannot answer.", "word " * 150, None, 3,
     ],
 )  # fmt: skip
@@ -63,8 +65,10 @@ def test_there_is_no_rewrite(answer: object) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        'Who said "yes"?', '"Dune" by "Herbert"', "2001: A Space Odyssey release date", "What is 1. FC Köln?", "Is {x} a set?",
-        "[SEP] meaning in BERT", "沙丘是什么时候出版的？", "Quand « Dune » est-il paru ?", "What's the question: to be or not to be?",
+        'Who said "yes"?', '"Dune" by "Herbert"', "2001: A Space Odyssey release date", "What is 1. FC Köln?",
+        "Is {x} a set?",
+        "[SEP] meaning in BERT", "沙丘是什么时候出版的？", "Quand « Dune » est-il paru ?",
+        "What's the question: to be or not to be?",
     ],
 )  # fmt: skip
 def test_a_plain_question_is_left_as_it_is(answer: str) -> None:

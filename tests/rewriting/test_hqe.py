@@ -15,8 +15,10 @@ import pt_convsearch as cs
 
 from .conftest import said
 
-# eight documents of three words each: a word in one of them scores ln(1 + 7.5 / 1.5), in two ln(1 + 6.5 / 2.5), in four ln(2)
-TEXTS = ["dune herbert novel", "dune film novel", "novel emma austen", "novel city paris", "city rome italy", "city oslo norway",
+# eight documents of three words each: a word in one of them scores ln(1 + 7.5 / 1.5), in two ln(1 + 6.5 / 2.5), in
+# four ln(2)
+TEXTS = ["dune herbert novel", "dune film novel", "novel emma austen", "novel city paris", "city rome italy",
+         "city oslo norway",
          "city river water", "water fish boat"]  # fmt: skip
 TF = 1 / (1 + 0.82)  # tf = 1 in documents of average length
 
@@ -37,13 +39,14 @@ def topics() -> pd.DataFrame:
         said("user", "Which Novel is a film? Dune?"), said("assistant", "None"),
     ]  # fmt: skip
     return pd.DataFrame(
-        {"qid": ["c_1", "c_2", "c_3"], "query": ["Tell me about Herbert's Dune", "Which Novel is a film? Dune?", "And the city boat?"],
+        {"qid": ["c_1", "c_2", "c_3"],
+         "query": ["Tell me about Herbert's Dune", "Which Novel is a film? Dune?", "And the city boat?"],
          "qhistory": [[], history[:2], history], "tags": [["a"], [], []]}
     )  # fmt: skip
 
 
 def hqe(index: Any, **options: Any) -> cs.HQE:
-    """herbert, film, boat (once each, .98) are topic words; dune and water (twice, .70) subtopic words; novel, city (4) none."""
+    """herbert, film, boat (once each, .98) are topic words; dune and water (.70) subtopic words."""
     return cs.HQE(index, **{"topic": 0.9, "subtopic": 0.6, "ambiguous": 1.2, **options})
 
 
@@ -57,8 +60,11 @@ def test_scores_of_words_by_hand(index: cs.BM25Index) -> None:
     assert score(1) > 0.9 > score(2) > 0.6 > score(4)
 
 
-def test_topic_words_of_all_turns_and_subtopic_words_where_q_t_is_ambiguous(index: cs.BM25Index, topics: pd.DataFrame) -> None:
-    # c_2: film and dune and novel in d1: .98 + .70 + .38 = 2.07 > 1.2: not ambiguous. c_3: boat and city: .98 or .38 <= 1.2
+def test_topic_words_of_all_turns_and_subtopic_words_where_q_t_is_ambiguous(
+    index: cs.BM25Index, topics: pd.DataFrame
+) -> None:
+    # c_2: film and dune and novel in d1: .98 + .70 + .38 = 2.07 > 1.2: not ambiguous. c_3: boat and city: .98 or .38
+    # <= 1.2
     out = hqe(index)(topics)
     assert out["query"].tolist() == [
         "Tell me about Herbert's Dune",
@@ -77,7 +83,10 @@ def test_a_question_is_ambiguous_at_the_threshold_itself(index: cs.BM25Index, to
 
 def test_thresholds_include_the_lower_bound(index: cs.BM25Index, topics: pd.DataFrame) -> None:
     dune = index.bm25(num_results=1, k1=0.82, b=0.68).search("dune")["score"][0]
-    assert hqe(index, topic=dune, subtopic=dune, ambiguous=0)(topics)["query"][2] == "Herbert's Dune film boat And the city boat?"
+    assert (
+        hqe(index, topic=dune, subtopic=dune, ambiguous=0)(topics)["query"][2]
+        == "Herbert's Dune film boat And the city boat?"
+    )
 
 
 def test_the_window_counts_the_current_turn(index: cs.BM25Index, topics: pd.DataFrame) -> None:
@@ -121,7 +130,9 @@ def test_pisa_gives_the_statistics(tmp_path: Path, topics: pd.DataFrame) -> None
     assert out["query"][1] == "Herbert's film Which Novel is a film? Dune?"
 
 
-def test_words_are_searched_once_and_in_one_call(index: cs.BM25Index, topics: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_searched_once_and_in_one_call(
+    index: cs.BM25Index, topics: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[list[str]] = []
     searched = cs.HQE._searched
     monkeypatch.setattr(cs.HQE, "_searched", lambda self, texts: calls.append(texts) or searched(self, texts))
@@ -142,7 +153,14 @@ def test_one_by_one_and_empty(index: cs.BM25Index, topics: pd.DataFrame) -> None
 
 def test_options_and_identity(index: cs.BM25Index, topics: pd.DataFrame) -> None:
     paper = cs.HQE(index)
-    assert (paper.topic, paper.subtopic, paper.ambiguous, paper.window, paper.k1, paper.b) == (4.5, 3.5, 10, 5, 0.82, 0.68)
+    assert (paper.topic, paper.subtopic, paper.ambiguous, paper.window, paper.k1, paper.b) == (
+        4.5,
+        3.5,
+        10,
+        5,
+        0.82,
+        0.68,
+    )
     assert hqe(index) == hqe(index) != hqe(index, topic=1.0)
     assert hash(hqe(index)) == hash(hqe(index))
     assert pickle.loads(pickle.dumps(hqe(index)))(topics)["query"].tolist() == hqe(index)(topics)["query"].tolist()
@@ -162,9 +180,11 @@ def test_other_scripts(tmp_path: Path) -> None:
 
 def test_tuned_by_a_grid(index: cs.BM25Index, topics: pd.DataFrame) -> None:
     stage = hqe(index)
-    qrels = pd.DataFrame({"qid": ["c_2", "c_3"], "docno": ["d1", "d7"], "label": [1, 1]})
-    found = pt.GridScan(stage >> index.bm25(), {stage: {"topic": [0.65, 1.5]}}, topics, qrels, ["recip_rank"], verbose=False)
-    assert found["recip_rank"].nunique() == 2  # without a topic word, c_3 finds d4 or d5 before d7 no more often
+    qrels = pd.DataFrame({"qid": ["c_2", "c_3"], "docno": ["d1", "d0"], "label": [1, 1]})
+    found = pt.GridScan(
+        stage >> index.bm25(), {stage: {"topic": [0.65, 1.5]}}, topics, qrels, ["recip_rank"], verbose=False
+    )
+    assert found["recip_rank"].nunique() == 2  # without topic words c_3 does not find d0
 
 
 def test_through_terrier(terrier: None, tmp_path: Path, topics: pd.DataFrame) -> None:

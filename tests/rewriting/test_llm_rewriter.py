@@ -30,7 +30,9 @@ class Stub:
     or a status with a body."""
 
     def __init__(self) -> None:
-        self.answer: Callable[[dict[str, Any], int], Answer] = lambda body, number: "rewritten: " + body["messages"][-1]["content"][-40:]
+        self.answer: Callable[[dict[str, Any], int], Answer] = lambda body, number: (
+            "rewritten: " + body["messages"][-1]["content"][-40:]
+        )
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.lock = threading.Lock()
@@ -89,7 +91,9 @@ def log() -> pd.DataFrame:
 
 
 def llm(stub: Stub | None, **options: Any) -> cs.LLMRewriter:
-    return cs.LLMRewriter(stub.url if stub else None, "stub", **{"backoff": 0.01, "timeout": 5, "retries": 2, **options})
+    return cs.LLMRewriter(
+        stub.url if stub else None, "stub", **{"backoff": 0.01, "timeout": 5, "retries": 2, **options}
+    )
 
 
 def question_of(body: dict[str, Any]) -> str:
@@ -153,7 +157,8 @@ def test_a_failing_server_is_asked_again(stub: Stub, log: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"<html>busy</html>", b"", {"error": "no"}, {"choices": []}, {"choices": [{"message": None}]}, [1], b"\xff\xfe"]
+    "body",
+    [b"<html>busy</html>", b"", {"error": "no"}, {"choices": []}, {"choices": [{"message": None}]}, [1], b"\xff\xfe"],
 )
 def test_an_answer_that_is_no_chat_completion_names_the_qid(stub: Stub, log: pd.DataFrame, body: Any) -> None:
     stub.answer = lambda *_: (200, body)
@@ -217,7 +222,9 @@ def test_failures_fall_back_where_that_is_wanted(stub: Stub, log: pd.DataFrame, 
 
 
 @pytest.mark.parametrize("answer", ["", '""', "I'm sorry, I cannot do that.", "```json\n{}\n```", None])
-def test_rubbish_falls_back_to_q_t_and_is_counted(stub: Stub, log: pd.DataFrame, answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_rubbish_falls_back_to_q_t_and_is_counted(
+    stub: Stub, log: pd.DataFrame, answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     stub.answer = lambda *_: (200, chat(answer))
     stage = llm(stub)
     with caplog.at_level(logging.WARNING):
@@ -313,7 +320,11 @@ def test_equal_requests_are_made_once(stub: Stub, log: pd.DataFrame) -> None:
 
 def test_the_order_of_answers_does_not_matter(stub: Stub, log: pd.DataFrame) -> None:
     many = pd.DataFrame(
-        {"qid": [f"{at}_2" for at in range(12)], "query": [f"q {at}" for at in range(12)], "qhistory": [log["qhistory"][1]] * 12}
+        {
+            "qid": [f"{at}_2" for at in range(12)],
+            "query": [f"q {at}" for at in range(12)],
+            "qhistory": [log["qhistory"][1]] * 12,
+        }
     )
 
     def slow_first(body: dict[str, Any], number: int) -> str:
@@ -343,7 +354,8 @@ def test_empty_frames_ask_nobody(log: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "named"), [({"on_error": "ignore"}, "on_error"), ({"threads": 0}, "threads"), ({"retries": -1}, "retries")]
+    ("options", "named"),
+    [({"on_error": "ignore"}, "on_error"), ({"threads": 0}, "threads"), ({"retries": -1}, "retries")],
 )
 def test_impossible_options(stub: Stub, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):

@@ -1,4 +1,4 @@
-"""QuReTeC: what the classifier reads, what is added, identity. A classifier with weights set by hand says what to add."""
+"""QuReTeC: what the classifier reads, what is added, identity; by a classifier with weights set by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WANTED = ("w1", "w5", "w8", "w22")
 
 
 def tiny_tagger(folder: Path, wanted: tuple[str, ...] = WANTED, num_labels: int = 2) -> str:
-    """A BERT without a hidden layer's worth of thought: it says yes to the words in ``wanted``, whatever stands around."""
+    """A BERT without a layer: it says yes to the words in ``wanted``, whatever stands around."""
     import torch
     from transformers import BertConfig, BertForTokenClassification, BertTokenizerFast
 
@@ -29,7 +29,8 @@ def tiny_tagger(folder: Path, wanted: tuple[str, ...] = WANTED, num_labels: int 
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
     BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=512).save_pretrained(folder)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=0, num_attention_heads=1, intermediate_size=4, max_position_embeddings=64,
+        vocab_size=len(vocabulary), hidden_size=4, num_hidden_layers=0, num_attention_heads=1, intermediate_size=4,
+        max_position_embeddings=64,
         num_labels=num_labels,
     )  # fmt: skip
     model = BertForTokenClassification(config)
@@ -85,7 +86,9 @@ def test_one_by_one_in_batches_and_empty(tagger: str, topics: pd.DataFrame) -> N
     assert stage(topics.iloc[:0]).dtypes.tolist() == together.dtypes.tolist()
 
 
-def reading(history: list[dict[str, str]], question: str, tagger: str, max_length: int) -> tuple[list[str], list[str], bool]:
+def reading(
+    history: list[dict[str, str]], question: str, tagger: str, max_length: int
+) -> tuple[list[str], list[str], bool]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(tagger)
@@ -98,7 +101,11 @@ def reading(history: list[dict[str, str]], question: str, tagger: str, max_lengt
 
 def test_what_is_read(tagger: str) -> None:
     history = [said("user", "w1 w2x"), said("assistant", "w3")]
-    assert reading(history, "w9 w8?", tagger, 20) == (["[CLS]", "w1", "w2", "##x", "w3", "[SEP]", "w9", "w8", "[SEP]"], ["w1", "w2x", "w3"], False)
+    assert reading(history, "w9 w8?", tagger, 20) == (
+        ["[CLS]", "w1", "w2", "##x", "w3", "[SEP]", "w9", "w8", "[SEP]"],
+        ["w1", "w2x", "w3"],
+        False,
+    )
 
 
 def test_what_does_not_fit_is_the_middle(tagger: str) -> None:
@@ -146,7 +153,9 @@ def test_wrong_models_are_named(tmp_path: Path, t5: str, topics: pd.DataFrame) -
     three = tiny_tagger(tmp_path / "three", num_labels=3)
     with pytest.raises(ValueError, match="3 labels"):
         quretec(three)
-    BertModel.from_pretrained(tiny_tagger(tmp_path / "plain"), add_pooling_layer=False).save_pretrained(tmp_path / "plain")
+    BertModel.from_pretrained(tiny_tagger(tmp_path / "plain"), add_pooling_layer=False).save_pretrained(
+        tmp_path / "plain"
+    )
     with pytest.raises(ValueError, match="no token classifier"):
         quretec(str(tmp_path / "plain"))
     with pytest.raises(pt.validate.InputValidationError, match="qhistory"):

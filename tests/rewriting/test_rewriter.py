@@ -70,10 +70,18 @@ def test_a_question_without_words_stays_empty(t5: str, topics: pd.DataFrame) -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"num_beams": 1}, {"num_rewrites": 2}, {"sample": True, "seed": 7}, {"sample": True, "num_rewrites": 3, "top_k": 9, "top_p": 0.9}],
+    [
+        {},
+        {"num_beams": 1},
+        {"num_rewrites": 2},
+        {"sample": True, "seed": 7},
+        {"sample": True, "num_rewrites": 3, "top_k": 9, "top_p": 0.9},
+    ],
 )
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
-def test_one_by_one_and_in_batches_alike(kind: str, options: dict[str, Any], topics: pd.DataFrame, request: pytest.FixtureRequest) -> None:
+def test_one_by_one_and_in_batches_alike(
+    kind: str, options: dict[str, Any], topics: pd.DataFrame, request: pytest.FixtureRequest
+) -> None:
     model = request.getfixturevalue(kind)
     together = rewriter(model, **options)(topics)
     one = pd.concat([rewriter(model, **options)(topics.iloc[[at]]) for at in range(4)], ignore_index=True)
@@ -108,7 +116,9 @@ def test_empty_frames(t5: str, topics: pd.DataFrame) -> None:
         assert empty.dtypes.tolist() == full.dtypes.tolist()
 
 
-def test_nothing_written_falls_back_to_q_t_and_is_counted(tmp_path: Path, topics: pd.DataFrame, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_written_falls_back_to_q_t_and_is_counted(
+    tmp_path: Path, topics: pd.DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
     import torch
     from transformers import T5ForConditionalGeneration
 
@@ -128,7 +138,9 @@ def test_nothing_written_falls_back_to_q_t_and_is_counted(tmp_path: Path, topics
     assert "3 of 3 questions (qid 'a_2', 'a_3', 'b_2')" in caplog.text
 
 
-def test_the_cache_answers_what_it_knows(t5: str, topics: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_answers_what_it_knows(
+    t5: str, topics: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "deep" / "cache.jsonl"
     first = rewriter(t5, cache=path, num_rewrites=2)(topics)
     again = rewriter(t5, cache=path, num_rewrites=2)
@@ -138,9 +150,19 @@ def test_the_cache_answers_what_it_knows(t5: str, topics: pd.DataFrame, tmp_path
 
 
 @pytest.mark.parametrize(
-    "change", [{"num_beams": 3}, {"num_beams": 1}, {"max_new_tokens": 5}, {"sep": " w0 "}, {"sample": True}, {"max_input_length": 6}]
+    "change",
+    [
+        {"num_beams": 3},
+        {"num_beams": 1},
+        {"max_new_tokens": 5},
+        {"sep": " w0 "},
+        {"sample": True},
+        {"max_input_length": 6},
+    ],
 )
-def test_another_setting_misses_the_cache(t5: str, topics: pd.DataFrame, tmp_path: Path, change: dict[str, Any]) -> None:
+def test_another_setting_misses_the_cache(
+    t5: str, topics: pd.DataFrame, tmp_path: Path, change: dict[str, Any]
+) -> None:
     path = tmp_path / "cache.jsonl"
     rewriter(t5, cache=path)(topics)
     changed = rewriter(t5, cache=path, **change)
@@ -161,7 +183,9 @@ def test_other_weights_in_the_same_folder_miss_the_cache(topics: pd.DataFrame, t
 
 def test_a_killed_run_goes_on_from_the_cache(t5: str, tmp_path: Path) -> None:
     history = [said("user", "w1"), said("assistant", "w2")]
-    many = pd.DataFrame({"qid": [str(at) for at in range(40)], "query": [f"w{at + 3}" for at in range(40)], "qhistory": [history] * 40})
+    many = pd.DataFrame(
+        {"qid": [str(at) for at in range(40)], "query": [f"w{at + 3}" for at in range(40)], "qhistory": [history] * 40}
+    )
     cs.topics.write(many, tmp_path / "topics.jsonl")
     script = (
         "import os, signal, sys, pt_convsearch as cs\n"
@@ -172,11 +196,14 @@ def test_a_killed_run_goes_on_from_the_cache(t5: str, tmp_path: Path) -> None:
         "    put(self, entries); calls.append(1)\n"
         "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "answer_cache.AnswerCache.put = dying\n"
-        "stage = cs.Rewriter(sys.argv[1], cache=sys.argv[2], batch_size=4, num_beams=2, max_new_tokens=6, device='cpu')\n"
+        "stage = cs.Rewriter(sys.argv[1], cache=sys.argv[2], batch_size=4, num_beams=2, "
+        "max_new_tokens=6, device='cpu')\n"
         "stage(cs.topics.read(sys.argv[3]))\n"
     )
     arguments = [t5, str(tmp_path / "cache.jsonl"), str(tmp_path / "topics.jsonl")]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+    )
     assert done.returncode == -signal.SIGKILL
     stage = rewriter(t5, cache=tmp_path / "cache.jsonl", batch_size=4)
     assert stage(many)["query"].tolist() == rewriter(t5)(many)["query"].tolist()
@@ -246,7 +273,9 @@ def test_a_model_that_cannot_write_is_refused(tmp_path: Path, t5: str) -> None:
     from safetensors.torch import load_file, save_file
     from transformers import BertConfig, BertModel, T5EncoderModel
 
-    encoder = BertModel(BertConfig(vocab_size=65, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8))
+    encoder = BertModel(
+        BertConfig(vocab_size=65, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    )
     encoder.save_pretrained(tmp_path / "bert")
     word_tokenizer().save_pretrained(tmp_path / "bert")
     with pytest.raises(ValueError, match=r"BertModel, which writes no text.*train_rewriter"):
@@ -280,6 +309,8 @@ def test_in_a_pipeline_and_an_experiment(t5: str, topics: pd.DataFrame, tmp_path
 
     index = cs.BM25Index(tmp_path / "index").index([{"docno": word, "text": word} for word in WORDS])
     qrels = pd.DataFrame({"qid": ["a_2", "a_3"], "docno": ["w1", "w8"], "label": [1, 1]})
-    table = cs.Experiment({"rewritten": rewriter(t5) >> index.bm25(), "q_t": index.bm25()}, topics, qrels, [RR], batch_size=1)
+    table = cs.Experiment(
+        {"rewritten": rewriter(t5) >> index.bm25(), "q_t": index.bm25()}, topics, qrels, [RR], batch_size=1
+    )
     assert table["All"].loc["q_t", "RR"] == pytest.approx((0 + 1) / 2)
     assert (rewriter(t5) >> index.bm25())(topics)["qid"].nunique() == 4

@@ -1,0 +1,172 @@
+"""CONQRR: rewards by hand, the loss and its probabilities against brute force, a reward that rises, exact resuming."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from ir_measures import RR
+
+import pt_convsearch as cs
+from pt_convsearch.rewriting.generation import encoded
+from pt_convsearch.training.rewriter_conqrr import RewardTrainer
+from pt_convsearch.training.rewriter_reward import Reward, self_critical_loss
+
+from ..rewriting.conftest import WORDS, said, tiny_gpt2, tiny_t5
+from .test_rewriter import OPTIONS, CrashAfter, same_weights
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> cs.BM25Index:
+    folder = tmp_path_factory.mktemp("index") / "words"
+    return cs.BM25Index(folder).index(
+        [{"docno": word, "text": f"{word} w{(at + 1) % 60}"} for at, word in enumerate(WORDS)]
+    )
+
+
+def world(size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The history names a subject and a bystander, gold rewrites either; the subject's passage is relevant."""
+    draw = random.Random(seed)
+    rows, golds = [], []
+    for number in range(size):
+        subject, bystander = draw.choice(WORDS[:8]), draw.choice(WORDS[20:28])
+        history = [said("user", f"{subject} {bystander}"), said("assistant", "w57")]
+        rows.append((f"c{number}_2", "w59", history, draw.choice([subject, bystander])))
+        golds.append((f"c{number}_2", subject, 1))
+    return pd.DataFrame(rows, columns=["qid", "query", "qhistory", "qrewrite"]), pd.DataFrame(
+        golds, columns=["qid", "docno", "label"]
+    )
+
+
+def test_rewards_by_hand(index: cs.BM25Index) -> None:
+    topics = pd.DataFrame({"qid": ["1", "2", "3"], "query": ["x", "y", "z"], "qhistory": [[said("user", "w")]] * 3})
+    qrels = pd.DataFrame({"qid": ["1", "2", "3"], "docno": ["w5", "w5", "w5"], "label": [1, 1, 1]})
+    judge = Reward(index.bm25(num_results=10), qrels, RR)
+    # "w5" is in w4's passage and in w5's, in the order of the collection; "w5 w6" puts w5's passage first; "w9"
+    # misses it
+    assert judge(topics, ["w5", "w5 w6", "w9"]).tolist() == [0.5, 1.0, 0.0]
+    assert judge(topics, ["", "  ", "w5 w6"]).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_equal_rewrites_are_searched_for_once(index: cs.BM25Index) -> None:
+    import pyterrier as pt
+
+    seen: list[int] = []
+    watched = pt.apply.generic(lambda frame: seen.append(len(frame)) or frame) >> index.bm25(num_results=10)
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["x", "y"], "qhistory": [[said("user", "w")]] * 2})
+    judge = Reward(watched, pd.DataFrame({"qid": ["1", "2"], "docno": ["w5", "w6"], "label": [1, 1]}), "RR")
+    judge(topics, ["w5", "w5"])
+    judge(topics, ["w5", "w6 w7"])
+    assert seen == [2, 1]
+
+
+def test_the_loss_by_hand() -> None:
+    log_p = torch.tensor([-2.0, -1.0, -3.0], requires_grad=True)
+    loss = self_critical_loss(log_p, [1.0, 0.25, 0.5], [0.5, 0.5, 0.5])
+    assert loss.item() == pytest.approx((0.5 * 2.0 - 0.25 * 1.0 + 0.0) / 3)
+    loss.backward()
+    assert log_p.grad is not None
+    # a step against the gradient makes the better draw likelier, the worse one less likely, the equal one neither
+    assert np.sign(-log_p.grad.numpy()).tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("kind", ["t5", "gpt2"])
+def test_log_probabilities_against_brute_force(kind: str, tmp_path: Path) -> None:
+    model = tiny_t5(tmp_path / "m") if kind == "t5" else tiny_gpt2(tmp_path / "m")
+    generator = cs.Rewriter(model, max_new_tokens=6, device="cpu").generator()
+    trainer = RewardTrainer.__new__(RewardTrainer)
+    trainer.generator, trainer.max_input_length = generator, 40
+    texts, written = ["w1 w2 w3 w4", "w5"], [[7, 8, 1], [9, 1]]
+    with torch.no_grad():
+        found = trainer._log_probabilities(generator.model, texts, written)
+    for text, ids, value in zip(texts, written, found.tolist(), strict=True):
+        source = encoded(generator, [text], 40)["input_ids"][0]
+        total = 0.0
+        for at, token in enumerate(ids):
+            with torch.no_grad():
+                if generator.seq2seq:
+                    so_far = torch.tensor([[0, *ids[:at]]])
+                    logits = generator.model(input_ids=torch.tensor([source]), decoder_input_ids=so_far).logits[0, -1]
+                else:
+                    logits = generator.model(input_ids=torch.tensor([[*source, *ids[:at]]])).logits[0, -1]
+            total += torch.log_softmax(logits, -1)[token].item()
+        assert value == pytest.approx(total, abs=1e-4)
+
+
+def test_training_by_reward_raises_the_reward(tmp_path: Path, index: cs.BM25Index) -> None:
+    (train, golds), (dev, dev_golds) = world(300, 1), world(100, 2)
+    start = cs.train_rewriter(
+        train,
+        init=tiny_gpt2(tmp_path / "gpt2"),
+        out=tmp_path / "start",
+        epochs=10,
+        suffix=" go",
+        max_target_length=4,
+        **OPTIONS,
+    )
+    pipeline = index.bm25(num_results=10)
+    judge = Reward(pipeline, dev_golds, RR)
+    before = cs.Rewriter(str(tmp_path / "start"), num_beams=1, max_new_tokens=4, device="cpu")
+    trained = cs.train_conqrr(
+        start, train, golds, pipeline, out=tmp_path / "conqrr", dev=(dev, dev_golds), max_steps=80, eval_every=40,
+        max_new_tokens=4,
+        **{**OPTIONS, "learning_rate": 2e-3},
+    )  # fmt: skip
+    trained.num_beams = 1
+    gain = judge(dev, trained(dev)["query"].tolist()).mean() - judge(dev, before(dev)["query"].tolist()).mean()
+    assert gain > 0.1
+    # the start was not touched, and its way of making inputs is kept
+    assert before == cs.Rewriter(str(tmp_path / "start"), num_beams=1, max_new_tokens=4, device="cpu")
+    assert trained.inputs(dev)["query"][0] == before.inputs(dev)["query"][0]
+    assert '"greedy_reward"' in (tmp_path / "conqrr" / "dev_curve.jsonl").read_text(encoding="utf-8")
+
+
+def test_resumed_exactly(tmp_path: Path, index: cs.BM25Index) -> None:
+    train, golds = world(40, 1)
+    options: dict[str, Any] = {
+        **OPTIONS,
+        "batch_size": 8,
+        "max_steps": 4,
+        "eval_every": 2,
+        "max_new_tokens": 3,
+        "mle_weight": 0.2,
+    }
+    start = tiny_t5(tmp_path / "t5")
+    cs.train_conqrr(start, train, golds, index.bm25(num_results=10), out=tmp_path / "whole", **options)
+    with pytest.raises(KeyboardInterrupt):
+        cs.train_conqrr(
+            start, train, golds, index.bm25(num_results=10), out=tmp_path / "cut", callbacks=[CrashAfter(3)], **options
+        )
+    cs.train_conqrr(start, train, golds, index.bm25(num_results=10), out=tmp_path / "cut", **options)
+    assert same_weights(tmp_path / "whole", tmp_path / "cut")
+    assert not same_weights(tmp_path / "whole", Path(start))
+
+
+def test_what_cannot_be_rewarded(tmp_path: Path, index: cs.BM25Index, caplog: pytest.LogCaptureFixture) -> None:
+    train, golds = world(6, 1)
+    start, pipeline = tiny_t5(tmp_path / "t5"), index.bm25(num_results=10)
+    with pytest.raises(ValueError, match="none of the 6 topics has a relevant document"):
+        cs.train_conqrr(start, train, golds.assign(label=0), pipeline, out=tmp_path / "o", max_new_tokens=3)
+    with pytest.raises(ValueError, match="qrewrite"):
+        cs.train_conqrr(
+            start, train.assign(qrewrite=None), golds, pipeline, out=tmp_path / "o", mle_weight=0.5, max_new_tokens=3
+        )
+    with pytest.raises(ValueError, match="one measure"):
+        cs.train_conqrr(start, train, golds, pipeline, out=tmp_path / "o", reward=["RR", "R@5"])
+    with pytest.raises(TypeError, match="transformer"):
+        cs.train_conqrr(start, train, golds, "bm25", out=tmp_path / "o")  # type: ignore[arg-type]
+    with caplog.at_level("INFO"):
+        cs.train_conqrr(
+            start, train, golds.head(4), pipeline, out=tmp_path / "o", max_steps=1, max_new_tokens=3, **OPTIONS
+        )
+    assert "4 of 6 questions have a relevant document" in caplog.text
