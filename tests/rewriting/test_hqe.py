@@ -179,7 +179,7 @@ def test_other_scripts(tmp_path: Path) -> None:
 
 
 def test_tuned_by_a_grid(index: cs.BM25Index, topics: pd.DataFrame) -> None:
-    stage = hqe(index)
+    stage = hqe(index, ambiguous=0.0)
     qrels = pd.DataFrame({"qid": ["c_2", "c_3"], "docno": ["d1", "d0"], "label": [1, 1]})
     found = pt.GridScan(
         stage >> index.bm25(), {stage: {"topic": [0.65, 1.5]}}, topics, qrels, ["recip_rank"], verbose=False
