@@ -224,6 +224,7 @@ def search(
     query_offsets,
     terms,
     weights,
+    floors,
     k,
     out_docs,
     out_scores,
@@ -234,7 +235,7 @@ def search(
     Term at a time within blocks of documents: the sums of one block stay in the processor's cache, its best documents
     go to a heap of the k best, the sums are cleared while they are read. All queries are served from a block before
     the next one, so that postings of frequent terms are read from memory once. Query q has the terms
-    terms[query_offsets[q]:query_offsets[q + 1]], distinct and rising, with positive weights.
+    terms[query_offsets[q]:query_offsets[q + 1]], distinct, with positive weights; only scores above floors[q] count.
     """
     sums = np.zeros(BLOCK, dtype=np.float32)
     blocks_at = np.empty(len(terms), dtype=np.int64)
@@ -259,7 +260,7 @@ def search(
                 touched += count
                 _add(docs, scores, np.uint64(start), np.uint64(start + count), weights[t], sums)
             if touched:
-                out_counts[q] = _collect(sums, used, low, out_scores[q], out_docs[q], out_counts[q])
+                out_counts[q] = _collect(sums, used, low, floors[q], out_scores[q], out_docs[q], out_counts[q])
     for q in range(len(query_offsets) - 1):
         _sort_heap(out_scores[q], out_docs[q], out_counts[q])
 
@@ -272,10 +273,10 @@ def _add(docs, scores, start, end, weight, sums):
 
 
 @compiled
-def _collect(sums, used, low, heap_scores, heap_docs, size):
-    """Offer the documents of a block to the k best, and set its sums to 0."""
+def _collect(sums, used, low, floor, heap_scores, heap_docs, size):
+    """Offer the documents of a block with scores above the floor to the k best, and set its sums to 0."""
     k = len(heap_scores)
-    bar = np.float32(0.0) if size < k else heap_scores[0]
+    bar = floor if size < k else heap_scores[0]
     for stripe in range(used):
         first = np.uint64(stripe * STRIPE)
         part = sums[first : first + np.uint64(STRIPE)]

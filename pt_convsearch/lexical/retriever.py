@@ -135,7 +135,7 @@ class BM25Retriever(Stage):
 
 
 def best_documents(
-    reading: Reading, eager: np.ndarray, terms: Terms, k: int
+    reading: Reading, eager: np.ndarray, terms: Terms, k: int, floors: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The k best documents of each query.
 
@@ -144,6 +144,7 @@ def best_documents(
         eager: its scores, see :meth:`Reading.scores`.
         terms: the queries. Scores are summed in the order of a query's terms.
         k: at most as many as there are documents.
+        floors: per query the score that a document must exceed, as scores are returned; None: 0.
 
     Returns:
         how many each query has (int64), their numbers (int64) and scores (float64), query after query, best first.
@@ -151,13 +152,14 @@ def best_documents(
     num_queries = len(terms.offsets) - 1
     shifts = _shifts(terms)
     weights = np.ldexp(terms.weights, np.repeat(shifts, np.diff(terms.offsets))).astype(np.float32)
+    bars = np.zeros(num_queries) if floors is None else np.ldexp(floors, shifts)
     docs = np.empty((num_queries, k), dtype=np.int64)
     scores = np.empty((num_queries, k), dtype=np.float32)
     counts = np.zeros(num_queries, dtype=np.int64)
     if k:
         kernels.search(
             reading.offsets, *reading.blocks, reading.docs, eager, reading.num_docs,
-            terms.offsets, terms.ids, weights, k, docs, scores, counts,
+            terms.offsets, terms.ids, weights, bars.astype(np.float32), k, docs, scores, counts,
         )  # fmt: skip
     filled = np.arange(k) < counts[:, None]
     return counts, docs[filled], np.ldexp(scores[filled].astype(np.float64), -np.repeat(shifts, counts))

@@ -53,17 +53,18 @@ class BM25Shard:
         reading.scores_folder = folder.parent / "scores" / f"{shard.name}-{manifest.build[:8]}"
         return cls(reading, numbers)
 
-    def search(self, terms: tuple[np.ndarray, ...], k: int, k1: float, b: float, idf: str, threads: int = 1) -> Found:
-        """The best passages of each query: how many, their numbers, their scores; query after query."""
+    def search(self, terms: tuple[np.ndarray, ...], floors: np.ndarray, k: int, k1: float, b: float, idf: str, threads: int = 1) -> Found:
+        """The best passages of each query with scores above its floor: how many, their numbers, their scores."""
         eager = self.reading.scores(k1, b, idf)
         own = self._own(Terms(*terms))
         k = min(k, self.reading.num_docs)
         num_queries = len(own.offsets) - 1
         if threads <= 1 or num_queries <= QUERIES_PER_TASK:
-            return best_documents(self.reading, eager, own, k)
-        parts = [cut(own, start, start + QUERIES_PER_TASK) for start in range(0, num_queries, QUERIES_PER_TASK)]
+            return best_documents(self.reading, eager, own, k, floors)
+        size = QUERIES_PER_TASK
+        parts = [(cut(own, start, start + size), floors[start : start + size]) for start in range(0, num_queries, size)]
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(lambda part: best_documents(self.reading, eager, part, k), parts))
+            found = list(pool.map(lambda part: best_documents(self.reading, eager, part[0], k, part[1]), parts))
         counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return counts, docs, scores
 

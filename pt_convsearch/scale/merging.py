@@ -35,6 +35,10 @@ class Best:
         scores = np.ascontiguousarray(scores, dtype=self.scores.dtype)
         merge(self.counts, self.docs, self.scores, starts, np.ascontiguousarray(docs, dtype=np.int64), scores, first)
 
+    def floors(self) -> np.ndarray:
+        """Per query the score that a passage of a later shard must exceed to be among the best (0: any does)."""
+        return np.where(self.counts == self.scores.shape[1], self.scores[:, -1], 0.0)
+
     def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How many results each query has; their numbers in the collection and scores, query after query."""
         filled = np.arange(self.docs.shape[1]) < self.counts[:, None]

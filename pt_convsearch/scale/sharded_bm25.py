@@ -191,7 +191,7 @@ class ShardedBM25Retriever(BM25Retriever):
         )
         sent = [serving.shared(tuple(part)) for part in parts]
         options = (k, float(self.k1), float(self.b), self.idf, 1 if here else threads)
-        answers = serving.run(((s, "search", (sent[p], *options)) for s, p in order), threads)
+        answers = serving.run(((s, "search", (sent[p], best[p].floors(), *options)) for s, p in order), threads)
         for (s, p), found in zip(order, self._progress(answers, len(order)), strict=True):
             best[p].add(found[0], found[1], found[2], int(index.firsts[s]))
         counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*(part.flat() for part in best), strict=True))

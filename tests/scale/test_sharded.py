@@ -145,8 +145,8 @@ def test_encoder_builds_and_encodes_queries(tmp_path, tiny_encoder, monkeypatch)
     monkeypatch.setattr("pt_convsearch.dense.building.BLOCK", 10)
     docs = [{"docno": f"d{i}", "text": f"w{i % 25} w{7 * i % 25} w{i // 25}"} for i in range(60)]  # no two alike
     one = cs.DenseIndex(tmp_path / "one", tiny_encoder).index(docs)
-    ShardedIndex(tmp_path / "x", tiny_encoder, passages_per_shard=25).index(docs)
-    shards = ShardedIndex(tmp_path / "x")  # knows its encoder
+    shards = ShardedIndex(tmp_path / "x", tiny_encoder, passages_per_shard=25).index(docs)
+    assert ShardedIndex(tmp_path / "x").encoder == tiny_encoder  # the index knows it
     assert [shard.num_docs for shard in shards.manifest.shards] == [30, 30]  # whole blocks
     topics = some_topics(8)
     expected, found = one.retriever(num_results=9)(topics), shards.retriever(num_results=9)(topics)

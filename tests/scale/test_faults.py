@@ -1,0 +1,85 @@
+"""Workers, machines and drivers that are lost: right results or one error that says where; nothing lost, nothing doubled.
+
+The tests marked slow (``CONVSEARCH_SLOW=1``) start clusters of several nodes and kill at random moments, see ``faults.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pt_convsearch as cs
+from pt_convsearch.scale import ShardedIndex, encode
+
+from .conftest import some_topics, tied_docs
+
+
+class DyingEncoder(cs.BiEncoder):
+    """Ends its process at its second block, once."""
+
+    def __init__(self, *arguments, mark: str, **options) -> None:
+        super().__init__(*arguments, **options)
+        self.mark = mark
+        self.calls = 0
+
+    def encode_docs(self, texts, batch_size=None):
+        self.calls += 1
+        if self.calls == 2 and not Path(self.mark).exists():
+            Path(self.mark).write_text("", encoding="utf-8")
+            os._exit(1)
+        return super().encode_docs(texts, batch_size=batch_size)
+
+
+def test_a_lost_encoder_does_its_block_again(ray_session, tmp_path, tiny_encoder, monkeypatch):
+    monkeypatch.setattr("pt_convsearch.scale.encoding.BLOCK", 32)
+    monkeypatch.setattr("pt_convsearch.dense.building.BLOCK", 32)
+    docs = tied_docs(150)
+    dying = DyingEncoder(tiny_encoder._options["model"], bf16=False, mark=str(tmp_path / "died"))
+    found = encode(docs, dying, tmp_path / "x", num_workers=1)
+    assert (tmp_path / "died").exists()
+    one = cs.DenseIndex(tmp_path / "one", tiny_encoder).index(docs)
+    assert np.abs(np.asarray(found.vectors) - np.asarray(one.vectors)).max() < 1e-6
+    assert list(found.docnos().fwd[np.arange(150)]) == [doc["docno"] for doc in docs]
+
+
+def test_shards_on_ray(ray_session, tmp_path):
+    docs = tied_docs(120)
+    one = cs.BM25Index(tmp_path / "one").index(docs)
+    topics = some_topics(12)
+    expected = one.bm25(num_results=9)(topics)
+    index = ShardedIndex(tmp_path / "x", passages_per_shard=60, engine="ray", num_workers=1).index(docs)
+    retriever = index.bm25(num_results=9)
+    pd.testing.assert_frame_equal(retriever(topics), expected)
+    for number in (0, 1):
+        ray_session.kill(index.serving._actors[number], no_restart=False)
+        pd.testing.assert_frame_equal(retriever(topics), expected)
+    pipeline = retriever >> index.text_loader()
+    pd.testing.assert_frame_equal(pipeline(topics), (one.bm25(num_results=9) >> one.text_loader())(topics))
+    # a shard that is cut while the index is closed: it is named, and the other shards go on answering afterwards
+    index.close()
+    path = tmp_path / "x" / "shard-00001" / "postings.docs.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-7])
+    broken = ShardedIndex(tmp_path / "x", engine="ray")
+    with pytest.raises(ValueError, match=r"shard-00001 is damaged: postings\.docs\.npy holds"):
+        broken.bm25()(topics)
+    path.write_bytes(content)
+    pd.testing.assert_frame_equal(broken.bm25(num_results=9)(topics), expected)
+    broken.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("CONVSEARCH_SLOW" not in os.environ, reason="set CONVSEARCH_SLOW=1: several minutes")
+@pytest.mark.parametrize("case", ["worker", "node", "driver"])
+def test_kills_at_random_moments(case, tmp_path):
+    script = Path(__file__).with_name("faults.py")
+    done = subprocess.run(
+        [sys.executable, str(script), case, "--folder", str(tmp_path), "--times", "3"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
