@@ -214,10 +214,10 @@ def _tests(out: Path, names: list[str], oracle: dict[str, Any]) -> pd.DataFrame:
 
 
 def _costs(rows: list[dict[str, Any]], names: list[str]) -> pd.DataFrame:
-    columns = ["mining", "training", "pairs per second", "indexing"]
+    columns = ["mining, CPU", "training, CPU", "pairs per CPU second", "indexing, CPU"]
     frame = pd.DataFrame([{"system": row["row"], **{key: row["timings"].get(key) for key in columns}} for row in rows])
     frame = frame.groupby("system")[columns].median().reindex([name for name in names if name in set(frame["system"])])
-    frame.columns = ["mining s", "training s", "pairs/s", "indexing s"]
+    frame.columns = ["mining CPU s", "training CPU s", "pairs per CPU s", "indexing CPU s"]
     return frame.reset_index()
 
 
@@ -345,7 +345,7 @@ def _sections(table: _Table, tests: pd.DataFrame, costs: pd.DataFrame, oracle: d
             cs.render(shown),
         ]
     said += [
-        "## Cost (medians; CPU time shared with other work, so compare rows, not machines)",
+        "## Cost (seconds of processor, medians over the seeds)",
         cs.render(costs, digits=1),
     ]
     return said

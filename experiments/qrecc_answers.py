@@ -16,13 +16,14 @@ conversation and orders its answers at random.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,15 @@ def main(argv: list[str] | None = None) -> None:
                     experiment.row(row, seed, wanted={other.name for other in rows})
     write_tables(options.out, [*UNTRAINED, *(row.name for row in ROWS)], experiment.oracle(), experiment.settings)
     say(f"written to {options.out}")
+
+
+@contextlib.contextmanager
+def timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    """Note how long the block takes, in seconds of the clock and of the processor."""
+    clock, processor = time.perf_counter(), time.process_time()
+    yield
+    timings[name] = time.perf_counter() - clock
+    timings[f"{name}, CPU"] = time.process_time() - processor
 
 
 def _known(name: str, names: list[str]) -> str:
@@ -285,11 +295,13 @@ class Experiment:
         target = self.out / "models" / f"{_slug(row.name)}.seed{seed}"
         pairs = self._pairs(row, seed, timings)
         options = dict(training)
-        start = time.perf_counter()
-        model = cs.train(pairs, init=minilm(options.pop("layers")), out=target, seed=seed, **options, **row.options)
+        begun = target.exists() or target.with_name(f"{target.name}.training").exists()
+        with timed({} if begun else timings, "training"):  # what a killed run left is no measure of the whole
+            model = cs.train(pairs, init=minilm(options.pop("layers")), out=target, seed=seed, **options, **row.options)
         self._models.append(target)
-        timings["training"] = time.perf_counter() - start
-        timings["pairs per second"] = training["max_steps"] * training["batch_size"] / timings["training"]
+        if not begun:
+            pairs_seen = training["max_steps"] * training["batch_size"]
+            timings["pairs per CPU second"] = pairs_seen / timings["training, CPU"]
         return model
 
     def _pairs(self, row: Row, seed: int, timings: dict[str, float], model: cs.BiEncoder | None = None) -> Any:
@@ -298,12 +310,13 @@ class Experiment:
         known = self.out / "pairs" / f"{_slug(row.name)}.seed{seed}"
         if row.negatives == "model":  # these depend on the in-batch model
             known = known.with_name(f"{known.name}.{self.init_hash()[:8]}.{self.steps()}")
-        if row.negatives == "model" and known.is_dir():
+        cost = known.with_name(f"{known.name}.seconds.json")
+        if row.negatives == "model" and known.is_dir() and cost.is_file():
+            timings.update(json.loads(cost.read_text(encoding="utf-8")))
             return cs.TrainingPairs(known)
-        start = time.perf_counter()
         if row.negatives == "model" and model is None:
             model = self._trained(ROWS[0], seed, self.training(self.steps()), {})
-        with temporary() as folder:
+        with timed(timings, "mining"), temporary() as folder:
             miner = None if row.negatives is None else self._miner(row.negatives, Path(folder), seed, model)
             pairs = cs.training_pairs(
                 topics,
@@ -317,7 +330,7 @@ class Experiment:
                 out=known,
                 overwrite=known.is_dir(),
             )
-        timings["mining"] = time.perf_counter() - start
+        write_json(cost, {name: value for name, value in timings.items() if name.startswith("mining")})
         return pairs
 
     def _miner(self, name: str, folder: Path, seed: int, model: cs.BiEncoder | None) -> Any:
@@ -350,18 +363,16 @@ class Experiment:
 
     def _bm25(self, timings: dict[str, float], analyzer: dict[str, Any]) -> Study:
         with temporary() as folder:
-            start = time.perf_counter()
-            index = cs.BM25Index(Path(folder) / "answers.bm25", **analyzer).index(self.data.corpus["test"])
-            timings["indexing"] = time.perf_counter() - start
+            with timed(timings, "indexing"):
+                index = cs.BM25Index(Path(folder) / "answers.bm25", **analyzer).index(self.data.corpus["test"])
             return self._study(Engine(ALL, index.bm25(num_results=DEPTH, **BM25)), MORE_FORMS)
 
     def _dense(
         self, model: cs.BiEncoder, timings: dict[str, float], *, forms: dict[str, Any] = FORMS, repeat: int = 1
     ) -> Study:
         with temporary() as folder:
-            start = time.perf_counter()
-            index = cs.DenseIndex(Path(folder) / "answers.flex", model).index(self.data.corpus["test"])
-            timings["indexing"] = time.perf_counter() - start
+            with timed(timings, "indexing"):
+                index = cs.DenseIndex(Path(folder) / "answers.flex", model).index(self.data.corpus["test"])
             engine = dense_engine(ALL, index.retriever(num_results=DEPTH), model)
             if repeat > 1:
                 engine.form_options["repeat"] = {cs.CURRENT: repeat}

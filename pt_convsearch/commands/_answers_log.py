@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: the group of questions with a history
 LATER = "t > 1"
+MOST_LABELS = 40
 
 
 def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
@@ -123,6 +124,10 @@ def groups_of_log(topics: pd.DataFrame, by: list[str]) -> list[Any]:
         "t = 5-8": later & (turn >= 5) & (turn <= 8),
         "t = 9+": later & (turn >= 9),
     }
+    for column in dict.fromkeys(by):
+        labels = topics[column].map(str).nunique()
+        if labels > MOST_LABELS:
+            raise ValueError(f"--by {column}: {labels:,} different values are no labels (at most {MOST_LABELS})")
     return [{name: mask for name, mask in depths.items() if mask.any()}, *dict.fromkeys(by)]
 
 

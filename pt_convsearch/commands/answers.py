@@ -122,6 +122,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"[{time.perf_counter() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise ValueError(f"--out {arguments.out} is a file: name a folder")
     task = log_task(arguments, say)
     timings["read"] = time.perf_counter() - began
     topics = sampled(task, arguments.sample, arguments.seed)
@@ -250,7 +252,10 @@ def _dense(
         say(notes[-1])
         return None
     start = time.perf_counter()
-    encoder = cs.BiEncoder(model, verbose=not arguments.quiet)
+    try:
+        encoder = cs.BiEncoder(model, verbose=not arguments.quiet)
+    except OSError as error:
+        raise ValueError(f"--encoder {model}: no such model ({str(error).splitlines()[0]})") from error
     index = cs.DenseIndex(folder / "answers.flex", encoder).index(task.corpus)
     timings["index dense"] = time.perf_counter() - start
     name = "MiniLM" if arguments.encoder is None else Path(arguments.encoder).name

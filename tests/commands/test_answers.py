@@ -241,6 +241,14 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "language" in capsys.readouterr().err
     run(tmp_path, LOG, "--columns", "nonsense", status=2)
     assert "THEIRS=OURS" in capsys.readouterr().err
+    many = [{**record, "lang": f"{at}"} for at in range(50) for record in [{**LOG[0], "id": f"x{at}"}]]
+    run(tmp_path, many, "--by", "lang", status=2)
+    assert "50 different values" in capsys.readouterr().err
+    path = write(tmp_path / "log.jsonl", LOG)
+    assert main(["answers", str(path), "--out", str(path)]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert main(["answers", str(path), "--out", str(tmp_path / "out"), "--quiet", "--encoder", "no/where"]) == 2
+    assert "no/where" in capsys.readouterr().err
     run(tmp_path, tmp_path, status=2)
     assert "folder" in capsys.readouterr().err
     run(tmp_path, tmp_path / "nowhere.jsonl", status=2)
