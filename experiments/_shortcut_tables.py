@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _rows import Rows
 from ir_measures import RR, R
 
 import pt_convsearch as cs
@@ -53,18 +52,22 @@ DEPENDENT = [name for name, (folder, form) in SYSTEMS.items() if form == "X_t"]
 
 
 def write_tables(
-    out: Path, rows: Rows, settings: dict[str, Any], *, budget: dict[str, Any] | None, rewriter: str | None
+    out: Path,
+    found: list[dict[str, Any]],
+    settings: dict[str, Any],
+    *,
+    budget: dict[str, Any] | None,
+    rewriter: str | None,
 ) -> None:
     """Write results.csv, results.json, table.md, figure2.png and curves.png from what lies under ``out``.
 
     Args:
         out: the experiment's folder.
-        rows: its rows.
+        found: its rows, as ``Rows`` gives them.
         settings: for results.json.
         budget: what was tried on dev; None where learning rate and steps were given.
         rewriter: the model that rewrites, None: there is no such row.
     """
-    found = list(rows)
     systems = {name: what for name, what in SYSTEMS.items() if rewriter or what[0] != "rewriter"}
     values = {name: per_seed for name, what in systems.items() if (per_seed := _values(found, *what))}
     masks = _masks(found)
@@ -74,14 +77,14 @@ def write_tables(
     missing = [name for name in systems if name not in values]
     absent = pd.DataFrame([{"system": name, "group": NOT_RUN} for name in missing])
     results = pd.concat([frame for frame in (cells, depends, absent) if len(frame)], ignore_index=True)
+    results = results.reindex(columns=["system", "group", "measure", "value", "n", "sd", "seeds"])
     folders = dict.fromkeys(folder for folder, _ in systems.values())  # BM25's three rows cost the same
     costs = cost_table({name: spent for name in folders if (spent := _costs(found, name))})
-    trained = next((row["settings"] for row in found if row["row"] == BASELINE), {})
-    used = {"learning_rate": trained.get("learning_rate"), "max_steps": trained.get("max_steps")}
+    used = _used(found)
     write_results(
         out,
         results,
-        settings={**settings, "budget": budget, **used},
+        settings={**settings, "budget": budget, "trained with": used},
         timings={_title(row): round(sum(cost["seconds"] for cost in row["costs"]), 1) for row in found},
         more={
             "tests": tests.to_dict("records"),
@@ -90,10 +93,22 @@ def write_tables(
             "not run": missing,
         },
     )
-    text = "\n\n".join(_sections(systems, cells, depends, tests, costs, settings, {**used, "budget": budget}))
+    text = "\n\n".join(_sections(systems, cells, depends, tests, costs, settings, used, budget))
     (out / "table.md").write_text(text + "\n", encoding="utf-8")
     print(text)
     _draw(out, systems, cells, found)
+
+
+def _used(found: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """How rows were trained -> the rows; one entry, unless rows of several budgets lie side by side."""
+    used: dict[str, list[str]] = {}
+    for row in found:
+        rate, steps = (row["settings"].get(key) for key in ("learning_rate", "max_steps"))
+        if rate is not None:
+            length = f"{steps} steps" if steps else f"{row['settings']['training']['epochs']} epochs"
+            rows = used.setdefault(f"learning rate {rate:g}, {length}", [])
+            rows += [row["row"]] if row["row"] not in rows else []
+    return used
 
 
 def _title(row: dict[str, Any]) -> str:
@@ -179,23 +194,22 @@ def _costs(found: list[dict[str, Any]], folder: str) -> list[dict[str, Any]]:
 
 def _sections(
     systems: Iterable[str], cells: pd.DataFrame, depends: pd.DataFrame, tests: pd.DataFrame, costs: pd.DataFrame,
-    settings: dict[str, Any], used: dict[str, Any],
+    settings: dict[str, Any], used: dict[str, list[str]], budget: dict[str, Any] | None,
 ) -> list[str]:  # fmt: skip
     trained = settings["training"]
-    model = settings["init"] if settings["layers"] is None else f"{settings['layers']} layers of all-MiniLM-L6-v2"
-    tried = (used["budget"] or {}).get("tried", [])
+    model = settings["init"] if settings["layers"] is None else f"{settings['layers']} layer(s) of all-MiniLM-L6-v2"
+    tried = (budget or {}).get("tried", [])
     fixed = "; ".join(f"{one['learning_rate']:g} x {one['max_steps']}: {one['dev R@5']:.3f}" for one in tried)
     fixed = fixed and f"Learning rate x steps tried on dev (DPR, a seed that no row uses): R@5 {fixed}. "
-    length = f"{used['max_steps']} steps" if used["max_steps"] else f"{trained.get('epochs')} epochs"
+    length = "; ".join(f"{how} ({', '.join(rows)})" if len(used) > 1 else how for how, rows in used.items())
     said = [
         f"# The retrieval shortcut and negatives: {settings['dataset']}"
         + (f", {settings['dials']}" if settings["dials"] else ""),
         ("**A quick run: too small to mean anything.** " if settings["quick"] else "")
         + f"Bi-encoders: {model}, batch {trained['batch_size']}, lengths {trained['max_query_length']} and "
-        f"{trained['max_passage_length']}, learning rate {used['learning_rate']}, "
-        f"{length}, the checkpoint best on dev (R@5). {fixed}Means over seeds, ± their standard deviation. † differs "
-        "from DPR (paired t-test on values per question averaged over seeds, Holm over the rows, 0.05). – has no "
-        "value. MRR to depth 100.",
+        f"{trained['max_passage_length']}, {length or 'none trained yet'}; the checkpoint best on dev (R@5). {fixed}"
+        "Means over seeds, ± their standard deviation. † differs from DPR (paired t-test on values per question "
+        "averaged over seeds, Holm over the rows, 0.05). – has no value. MRR to depth 100.",
     ]
     marks = {(one["system"], one["group"], one["measure"]) for one in tests.to_dict("records") if one["significant"]}
     shown = {"MRR": "RR", "R@5": "R@5", "R@10": "R@10", "R@100": "R@100"}

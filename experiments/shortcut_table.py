@@ -166,7 +166,7 @@ def main(argv: list[str] | None = None) -> None:
             for name in names:
                 if name != "none":
                     table.row(rows[name], seed)
-    write_tables(options.out, table.rows, table.settings, budget=table.budget_known(), rewriter=options.rewriter)
+    write_tables(options.out, table.found(), table.settings, budget=table.budget_known(), rewriter=options.rewriter)
     say(f"written to {options.out}")
 
 
@@ -273,6 +273,13 @@ class Table:
         return cs.BM25Index(path) if path.is_dir() else cs.BM25Index(path).index(self.corpus())
 
     # -- rows
+
+    def found(self) -> list[dict[str, Any]]:
+        """The rows under OUT that were run on this data with these models; others may lie there, too."""
+        kept = json.loads(
+            json.dumps({key: value for key, value in self.settings.items() if key not in ("training", "pool")})
+        )
+        return [row for row in self.rows if all(row["settings"].get(key) == kept[key] for key in kept)]
 
     def lexical(self) -> None:
         """BM25, which gives the rows BM25, BM25⊗ and those of rewrites."""

@@ -108,8 +108,13 @@ def test_rows_that_are_done_stay_and_a_changed_row_is_run_anew(out: Path, script
     main([*QUICK, "--rows", "DPR", "--learning-rate", "0.001", "--out", str(out)])
     after = stamps(out)
     assert {name for name in after if after[name] != before[name]} == {"DPR.seed1"}
+    mixed = (out / "table.md").read_text(encoding="utf-8")
+    assert "learning rate 0.001, 2 steps (DPR); learning rate 0.0003, 2 steps (w. Shortcut + Model Negs)" in mixed
     main([*QUICK, "--table-only", "--rows", "w. BM25 Negs", "--out", str(out)])
     assert stamps(out) == after
+    main([*QUICK, "--table-only", "--layers", "2", "--out", str(out)])  # other models: none of these rows
+    assert "A quick run" in (out / "table.md").read_text(encoding="utf-8")
+    assert json.loads((out / "results.json").read_text(encoding="utf-8"))["not run"][0] == "BM25"
 
 
 def test_arguments(scripts: dict[str, Any], tmp_path: Path) -> None:
@@ -151,7 +156,7 @@ def test_the_table_of_rows_made_by_hand(scripts: dict[str, Any], tmp_path: Path)
         assert rows.run(name, seed, {"learning_rate": 1e-4, "max_steps": 2}, lambda f=facts, p=frames: (f, p))
     settings = {"dataset": "hand", "dials": {}, "quick": False, "paper": False, "init": "bert", "layers": None,
                 "training": {"batch_size": 4, "max_query_length": 8, "max_passage_length": 8}}  # fmt: skip
-    scripts["_shortcut_tables"].write_tables(tmp_path, rows, settings, budget=None, rewriter=None)
+    scripts["_shortcut_tables"].write_tables(tmp_path, list(rows), settings, budget=None, rewriter=None)
     cells = pd.read_csv(tmp_path / "results.csv").set_index(["system", "group", "measure"])
     dpr = cells.loc[("DPR", "All", "RR")]
     assert (dpr["value"], dpr["seeds"], dpr["n"]) == (0.375, 2, 4)  # means of the seeds .5 and .25
@@ -169,6 +174,7 @@ def test_the_table_of_rows_made_by_hand(scripts: dict[str, Any], tmp_path: Path)
     assert tests.loc[("w. BM25 Negs", "All", "RR"), "difference"] == 0.5
     assert tests.loc[("w. BM25 Negs", "All", "RR"), "p (Holm)"] == pytest.approx(min(1.0, 2 * min(p)))
     text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "learning rate 0.0001, 2 steps; the checkpoint" in text
     assert "0.375 ±0.177" in text
     costs = text.split("## Cost")[1]
     assert "3.0" in costs  # the median of 2 and 4 seconds
