@@ -57,6 +57,46 @@ def written(path: PathLike) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def alone(folder: PathLike) -> Iterator[None]:
+    """Hold a working folder, made where it is missing: two that write there at once would spoil each other's files.
+
+    A process that is killed lets go of it.
+
+    Raises:
+        RuntimeError: somebody else holds it.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"{folder} is being written by another run: wait for it, or give another path") from None
+        except OSError:  # a file system without locks
+            logger.debug("%s cannot be locked", folder)
+        yield
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also where a forked worker still has the handle
+    finally:
+        os.close(handle)
+
+
+def clear(folder: PathLike) -> None:
+    """Remove everything in a folder, not the folder, which may be held (see :func:`alone`)."""
+    for path in Path(folder).iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
 def clear_unfinished(path: PathLike) -> list[Path]:
     """Remove what killed processes left of ``path`` (see :func:`written`); those of live processes stay.
 
@@ -106,6 +146,14 @@ def write_json(path: PathLike, value: Any) -> None:
     with writing_text(path) as handle:
         json.dump(value, handle, ensure_ascii=False, indent=2)
         handle.write("\n")
+
+
+def json_or_none(path: PathLike) -> Any:
+    """What a JSON file holds; None where it is missing or damaged."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def read_jsonl(path: PathLike) -> Iterator[tuple[int, Any]]:

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from .._files import write_json
+from .._files import alone, clear, json_or_none, write_json
 from ..topics.checks import as_ids, first_three
 from .docnos import write_docnos
 from .encoder import normalized
-from .stages import DocEncoder, check_finite, check_texts
+from .stages import DocEncoder, check_finite, check_texts, stacked
 
 if TYPE_CHECKING:
     from .index import DenseIndex
@@ -47,7 +47,14 @@ class DenseIndexer(pt.Indexer):
         index = self._index
         path = Path(index.path)
         check_free(path, overwrite=self.overwrite)
-        work = _Work(path.with_name(path.name + ".building"), settings(index))
+        folder = path.with_name(path.name + ".building")
+        with alone(folder):
+            self._build(inp, path, _Work(folder, settings(index)))
+        index.reset()
+        return index
+
+    def _build(self, inp: Iterable[dict[str, Any]] | pd.DataFrame, path: Path, work: _Work) -> None:
+        index = self._index
         docnos: dict[str, None] = {}
         digest = hashlib.sha256()
         max_norm = 0.0
@@ -74,12 +81,10 @@ class DenseIndexer(pt.Indexer):
         # only now: until the rename, a kill must leave what the next run goes on from
         for name in (_SETTINGS, _BLOCKS):
             (path / name).unlink(missing_ok=True)
-        index.reset()
         if work.cut and index.encoder is not None:
             logger.info(
                 "%d of %d passages were cut to %d tokens", work.cut, len(docnos), index.encoder.max_passage_length
             )
-        return index
 
     def _checked(self, frame: pd.DataFrame, seen: dict[str, None]) -> list[Any]:
         """The texts (or vectors, as bytes) of a block whose docnos are new and storable."""
@@ -92,7 +97,7 @@ class DenseIndexer(pt.Indexer):
             raise ValueError(f"docno {first_three(dict.fromkeys(repeated))} came twice: a docno names one passage")
         seen.update(dict.fromkeys(frame["docno"]))
         if "doc_vec" in frame.columns:
-            return [np.asarray(vector, dtype=np.float32).tobytes() for vector in frame["doc_vec"]]
+            return [vector.tobytes() for vector in stacked(frame, "doc_vec", "docno")]
         encoder = self._index.encoder
         if encoder is None:
             raise ValueError(
@@ -112,10 +117,7 @@ class DenseIndexer(pt.Indexer):
         if "doc_vec" not in frame.columns:
             assert index.encoder is not None
             return DocEncoder(index.encoder, verbose=False).vectors(frame)
-        lengths = {len(vector) for vector in frame["doc_vec"]}
-        if len(lengths) > 1:
-            raise ValueError(f"doc_vec of {sorted(lengths)} dimensions in one collection")
-        vectors = np.stack([np.asarray(vector, dtype=np.float32) for vector in frame["doc_vec"]])
+        vectors = stacked(frame, "doc_vec", "docno")
         check_finite(vectors, frame, "passage", "docno")
         return normalized(vectors) if index.similarity == "cosine" else vectors
 
@@ -133,8 +135,8 @@ class _Work:
 
     def _open(self, settings: dict[str, Any]) -> None:
         header = self.folder / _SETTINGS
-        if self.folder.exists():
-            if header.is_file() and json.loads(header.read_text(encoding="utf-8")) == settings:
+        if any(self.folder.iterdir()):
+            if json_or_none(header) == settings:
                 self._read()
                 logger.info(
                     "%s: found %d blocks of %d passages that an earlier run encoded; going on from there",
@@ -144,8 +146,7 @@ class _Work:
             logger.info(
                 "%s: an earlier run was stopped, with another encoder or other settings; starting anew", self.folder
             )
-            shutil.rmtree(self.folder)
-        self.folder.mkdir(parents=True)
+            clear(self.folder)
         write_json(header, settings)
 
     def _read(self) -> None:
@@ -154,8 +155,11 @@ class _Work:
         lines = self._blocks_path.read_text(encoding="utf-8").split("\n")[:-1] if self._blocks_path.exists() else []
         end = 0
         for line in lines:
-            block = json.loads(line)
-            end += block["passages"] * block["dimensions"] * 4
+            try:
+                block = json.loads(line)
+                end += block["passages"] * block["dimensions"] * 4
+            except (ValueError, TypeError, KeyError):
+                break
             if end > size:
                 break
             self._blocks.append(block)
@@ -260,6 +264,10 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
     if "pt_meta.json" in names:
+        meta = json_or_none(path / "pt_meta.json")
+        kind = (meta.get("type"), meta.get("format")) if isinstance(meta, dict) else ("dense_index", "flex")
+        if kind != ("dense_index", "flex"):
+            raise FileExistsError(f"{path} holds a {kind[0]}.{kind[1]}, no dense index: give another path")
         if not overwrite:
             raise FileExistsError(
                 f"{path} holds an index already: cs.DenseIndex({str(path)!r}, …, overwrite=True) rebuilds it"

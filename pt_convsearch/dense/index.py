@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import pyterrier as pt
+from npids import Lookup
 from pyterrier_dr import FlexIndex, SimFn
 
+from .._files import json_or_none
 from .building import DenseIndexer
 from .docnos import read_docnos
 from .encoder import BiEncoder
@@ -99,7 +101,11 @@ class DenseIndex(FlexIndex):
         if self._meta is None:
             if not self.built():
                 raise FileNotFoundError(f"no dense index at {self.index_path}: build it with .index(passages)")
-            meta = json.loads((self.index_path / "pt_meta.json").read_text(encoding="utf-8"))
+            path = self.index_path / "pt_meta.json"
+            try:
+                meta = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{path} is damaged ({error}): rebuild the index with overwrite=True") from error
             if (meta.get("type"), meta.get("format")) != (self.ARTIFACT_TYPE, self.ARTIFACT_FORMAT):
                 raise ValueError(
                     f"{self.index_path} holds a {meta.get('type')}.{meta.get('format')}, not a dense index"
@@ -149,19 +155,46 @@ class DenseIndex(FlexIndex):
 
     def payload(self, return_dvecs: bool = True, return_docnos: bool = True) -> list[Any]:
         """pyterrier_dr's entry to the files: [docnos, vectors, metadata]."""
-        meta = self.meta
-        shape = (meta["doc_count"], meta["vec_size"] or 0)
-        if return_dvecs and self._dvecs is None:
-            path = self.index_path / "vecs.f4"
-            size = path.stat().st_size
-            if size != shape[0] * shape[1] * 4:
-                raise ValueError(
-                    f"{path} holds {size} bytes, not {shape[0]} x {shape[1]} x 4: the index is damaged, rebuild it"
-                )
-            self._dvecs = np.memmap(path, np.float32, "r", shape=shape) if size else np.empty(shape, dtype=np.float32)
-        if return_docnos and self._docnos is None and not shape[0]:
-            return [_NoDocnos(), *super().payload(return_dvecs, False)]
-        return super().payload(return_dvecs, return_docnos)
+        if (return_dvecs or return_docnos) and self._dvecs is None:
+            self._open()
+        return [*([self._docnos] * return_docnos), *([self._dvecs] * return_dvecs), self.meta]
+
+    def _open(self) -> None:
+        """Map vectors and docnos together: an index that is replaced meanwhile stays what it was to who opened it.
+
+        Raises:
+            ValueError: a file is missing, cut, or of another index, or the encoder is not the one it was built with.
+        """
+        self._meta = None  # it may have been read before the index was replaced
+        self._check(self._encoder)
+        count, dimensions = self.meta["doc_count"], self.meta["vec_size"] or 0
+        path = self.index_path / "vecs.f4"
+        size = path.stat().st_size if path.is_file() else 0
+        if size != count * dimensions * 4:
+            raise ValueError(
+                f"{path} holds {size} bytes, not {count} x {dimensions} x 4: the index is damaged, rebuild it"
+            )
+        self._docnos = self._read_docnos(count)
+        shape = (count, dimensions)
+        self._dvecs = np.memmap(path, np.float32, "r", shape=shape) if size else np.empty(shape, dtype=np.float32)
+
+    def _read_docnos(self, count: int) -> Any:
+        if not count:
+            return _NoDocnos()
+        path = self.index_path / "docnos.npids"
+        try:
+            docnos = Lookup(path)
+            found = len(docnos)
+        except Exception as error:  # npids reads what is there, and fails in many ways
+            raise ValueError(f"{path} is missing or cut ({error}): the index is damaged, rebuild it") from error
+        if found != count:
+            raise ValueError(f"{path} holds {found} docnos, not {count}: the index is damaged, rebuild it")
+        return docnos
+
+    def replaced(self) -> bool:
+        """Whether another index lies at the path by now than the one that is open."""
+        self.payload()
+        return json_or_none(self.index_path / "pt_meta.json") != self._meta
 
     @property
     def vectors(self) -> np.ndarray:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,14 +209,34 @@ def approximate(index: DenseIndex, kind: str) -> Approximate:
     if key in index._cache:
         return index._cache[key]
     path = index.index_path / f"faiss-{re.sub(r'[^A-Za-z0-9]+', '-', kind)}.index"
-    if path.is_file():
-        built = faiss.read_index(str(path))
-    else:
+    built = None if index.replaced() else _read(path, index.vectors)
+    if built is None:
         built = _build(index.vectors, kind)
-        with written(path) as temporary:
-            faiss.write_index(built, str(temporary))
+        if not index.replaced():
+            try:
+                with written(path) as temporary:
+                    faiss.write_index(built, str(temporary))
+            except (OSError, RuntimeError) as error:
+                logger.info("%s is kept in memory: %s", path.name, error)
     index._cache[key] = Approximate(built)
     return index._cache[key]
+
+
+def _read(path: Path, vectors: np.ndarray) -> Any:
+    """The FAISS index at ``path``; None where there is none, or one that is damaged or of other vectors."""
+    import faiss
+
+    if not path.is_file():
+        return None
+    try:
+        built = faiss.read_index(str(path))
+    except RuntimeError as error:
+        logger.warning("%s is damaged (%s): built anew", path, str(error).splitlines()[-1])
+        return None
+    if (built.ntotal, built.d) != vectors.shape:
+        logger.warning("%s is of other vectors: built anew", path)
+        return None
+    return built
 
 
 def _build(vectors: np.ndarray, kind: str, sample: int = 262_144) -> Any:
@@ -225,6 +246,9 @@ def _build(vectors: np.ndarray, kind: str, sample: int = 262_144) -> Any:
     try:
         built = faiss.index_factory(max(dimensions, 1), kind, faiss.METRIC_INNER_PRODUCT)
         if not built.is_trained and count:
+            inverted = faiss.try_extract_index_ivf(built)
+            if inverted is not None:
+                inverted.cp.min_points_per_centroid = 1  # FAISS prints a warning about fewer than 39 otherwise
             chosen = np.sort(np.random.default_rng(0).choice(count, size=min(count, sample), replace=False))
             built.train(np.ascontiguousarray(vectors[chosen]))
     except RuntimeError as error:

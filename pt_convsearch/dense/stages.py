@@ -63,10 +63,13 @@ class Scorer(pyterrier_dr.BiScorer):
         options: dict[str, Any] = {"batch_size": self.batch_size, "verbose": self.verbose}
         encoder = self.bi_encoder_model
         if "query_vec" in inp.columns:
-            queries = stacked(inp["query_vec"])
+            queries = stacked(inp, "query_vec", "qid")
         else:
             queries = QueryEncoder(encoder, **options).vectors(inp)
-        passages = stacked(inp["doc_vec"]) if "doc_vec" in inp.columns else DocEncoder(encoder, **options).vectors(inp)
+        if "doc_vec" in inp.columns:
+            passages = stacked(inp, "doc_vec", "docno")
+        else:
+            passages = DocEncoder(encoder, **options).vectors(inp)
         return ranked(inp.assign(score=np.einsum("ij,ij->i", queries, passages, dtype=np.float64)))
 
 
@@ -75,9 +78,34 @@ def as_column(vectors: np.ndarray, index: pd.Index) -> pd.Series:
     return pd.Series(list(vectors), index=index, dtype=object)
 
 
-def stacked(column: pd.Series) -> np.ndarray:
-    """A column of vectors as one float32 array; (0, 0) for none."""
-    return np.stack(column.tolist()).astype(np.float32) if len(column) else np.empty((0, 0), dtype=np.float32)
+def stacked(frame: pd.DataFrame, column: str, ids: str) -> np.ndarray:
+    """A column of vectors as one float32 array; (0, 0) for none.
+
+    Raises:
+        ValueError: a value that is no vector, named by its row, or vectors of unequal lengths.
+    """
+    values = frame[column].tolist()
+    if not values:
+        return np.empty((0, 0), dtype=np.float32)
+    try:
+        vectors = np.stack(values).astype(np.float32)
+        if vectors.ndim == 2 and vectors.shape[1]:
+            return vectors
+    except (ValueError, TypeError):
+        pass
+    wrong = [not _is_vector(value) for value in values]
+    if any(wrong):
+        named = f"{ids} {first_three(frame[ids][wrong])}" if ids in frame.columns else f"row {wrong.index(True)}"
+        raise ValueError(f"{column} of {named} is no vector: give one-dimensional arrays of numbers")
+    raise ValueError(f"{column} of {sorted({len(value) for value in values})} dimensions in one frame")
+
+
+def _is_vector(value: Any) -> bool:
+    try:
+        shape = np.asarray(value, dtype=np.float32).shape
+    except (ValueError, TypeError):
+        return False
+    return len(shape) == 1 and shape[0] > 0
 
 
 def check_texts(frame: pd.DataFrame, column: str, ids: str) -> None:

@@ -24,7 +24,7 @@ def query_vectors(index: DenseIndex, frame: pd.DataFrame, *, verbose: bool = Fal
         ValueError: no ``query_vec`` and no encoder; NaN or infinity in a vector; a vector of other dimensions.
     """
     if "query_vec" in frame.columns:
-        vectors = stacked(frame["query_vec"])
+        vectors = stacked(frame, "query_vec", "qid")
         check_finite(vectors, frame, "query", "qid")
         if index.similarity == "cosine":
             vectors = normalized(vectors)
