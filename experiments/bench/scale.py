@@ -108,7 +108,9 @@ def bm25(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, An
     built_peak = peak_mb()
     systems: dict[str, Any] = {"one index": one.bm25(num_results=arguments.k, threads=1)}
     for shards in arguments.shards:
-        index = cs.scale.ShardedIndex(folder / f"{size}-{shards}.shards", passages_per_shard=-(-size // shards), threads=1)
+        index = cs.scale.ShardedIndex(
+            folder / f"{size}-{shards}.shards", passages_per_shard=-(-size // shards), threads=1
+        )
         index.index(itertools.islice(data.get_corpus_iter(), size))
         systems[f"{shards} shards"] = index.bm25(num_results=arguments.k, threads=1)
     expected = systems["one index"](topics)
@@ -155,7 +157,9 @@ def dense(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, A
     qids = [str(i) for i in range(arguments.queries)]
     topics = pd.DataFrame({"qid": qids, "query": ["?"] * len(qids), "query_vec": list(vectors)})
     systems: dict[str, Any] = {
-        "one index": cs.DenseIndex(folder / f"{size}.flex").index(passages()).retriever(num_results=arguments.k, threads=1)
+        "one index": cs.DenseIndex(folder / f"{size}.flex")
+        .index(passages())
+        .retriever(num_results=arguments.k, threads=1)
     }
     index: Any = None
     for shards in arguments.shards:
@@ -183,7 +187,9 @@ def dense(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, A
     return {
         "dense_search": rows[:1],
         "dense_shards": rows,
-        "dense_recall": [{"passages": size, "shards": arguments.shards[-1], **row} for row in recall.to_dict("records")],
+        "dense_recall": [
+            {"passages": size, "shards": arguments.shards[-1], **row} for row in recall.to_dict("records")
+        ],
     }
 
 

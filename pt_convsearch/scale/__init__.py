@@ -1,12 +1,12 @@
 """The same stages on many machines: encoding, searching and everything else, on Ray or on the threads of one machine.
 
-    index = cs.scale.encode(corpus, encoder, "passages.flex")                    # an actor pool encodes, one index comes out
-    shards = cs.scale.ShardedIndex("passages.shards").index(corpus)              # BM25 in shards, exact
-    bm25 = cs.scale.ShardedIndex("passages.shards", engine="ray").bm25()         # each shard served by an actor
-    mined = cs.scale.on_ray(cs.form(cs.X) >> bm25, num_workers=8)(topics)        # rows spread over actors
+    index = cs.scale.encode(corpus, encoder, "passages.flex")             # an actor pool encodes, one index comes out
+    shards = cs.scale.ShardedIndex("passages.shards").index(corpus)       # BM25 in shards, exact
+    bm25 = cs.scale.ShardedIndex("passages.shards", engine="ray").bm25()  # each shard served by an actor
+    mined = cs.scale.on_ray(cs.form(cs.X) >> bm25, num_workers=8)(topics) # rows spread over actors
 
-Ray is optional (``pip install 'pt-convsearch[ray]'``): ``ShardedIndex`` works without it, in threads. The names below are
-loaded when first used.
+Ray is optional (``pip install 'pt-convsearch[ray]'``): ``ShardedIndex`` works without it, in threads. The names below
+are loaded when first used.
 """
 
 from __future__ import annotations

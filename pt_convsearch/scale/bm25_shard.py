@@ -18,7 +18,9 @@ Found = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class BM25Shard:
-    """Answers for the passages of one shard; terms come and go by their number in the whole, passages by theirs in the shard.
+    """Answers for the passages of one shard.
+
+    Terms come and go by their number in the whole, passages by theirs in the shard.
 
     Args:
         reading: the open index of the shard.
@@ -53,7 +55,9 @@ class BM25Shard:
         reading.scores_folder = folder.parent / "scores" / f"{shard.name}-{manifest.build[:8]}"
         return cls(reading, numbers)
 
-    def search(self, terms: tuple[np.ndarray, ...], floors: np.ndarray, k: int, k1: float, b: float, idf: str, threads: int = 1) -> Found:
+    def search(
+        self, terms: tuple[np.ndarray, ...], floors: np.ndarray, k: int, k1: float, b: float, idf: str, threads: int = 1
+    ) -> Found:
         """The best passages of each query with scores above its floor: how many, their numbers, their scores."""
         eager = self.reading.scores(k1, b, idf)
         own = self._own(Terms(*terms))

@@ -19,10 +19,10 @@ def ray_module(step: str) -> Any:
 
 
 def connect(**options: Any) -> Any:
-    """Ray, connected: to the cluster that this process is part of, to ``RAY_ADDRESS``, or to one started on this machine.
+    """Ray, connected: to the cluster of this process, to ``RAY_ADDRESS``, or to one started on this machine.
 
-    A cluster that is started here has no dashboard and sends no reports of its use. Call ``ray.init`` yourself beforehand
-    for anything else; a Ray that is connected already is left as it is.
+    A cluster that is started here has no dashboard and sends no reports of its use. Call ``ray.init`` yourself
+    beforehand for anything else; a Ray that is connected already is left as it is.
 
     Args:
         options: for ``ray.init``.
@@ -50,7 +50,7 @@ def connect(**options: Any) -> Any:
 
 @contextmanager
 def plain_errors(what: str) -> Iterator[None]:
-    """An error of a remote function is raised as what it was there; the loss of a worker as RuntimeError naming ``what``."""
+    """Raise an error of a remote function as what it was there, the loss of a worker as RuntimeError with ``what``."""
     from ray.exceptions import RayError, RayTaskError
 
     try:

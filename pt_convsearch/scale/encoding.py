@@ -43,17 +43,18 @@ def encode(
     """Encode a collection with many workers into one index, or into shards.
 
     One Ray Data pipeline: a task reads the collection as a stream and cuts it into blocks of 4,096 passages; a pool of
-    actors, the model loaded once in each, encodes them, sorted by length within a block; each block is written in one step as
-    a part, with its docnos, count and checksum. The parts are then put together in the order of the collection. Blocks, texts
-    and order are those of ``cs.DenseIndex(path, encoder).index(corpus)``, and so are the vectors, to rounding.
+    actors, the model loaded once in each, encodes them, sorted by length within a block; each block is written in one
+    step as a part, with its docnos, count and checksum. The parts are then put together in the order of the
+    collection. Blocks, texts and order are those of ``cs.DenseIndex(path, encoder).index(corpus)``, and so are the
+    vectors, to rounding.
 
-    Where a worker or a machine is lost, Ray does its block again. Where the driver is lost, the same call goes on: parts that
-    are whole, of the same passages and the same encoder, are kept.
+    Where a worker or a machine is lost, Ray does its block again. Where the driver is lost, the same call goes on:
+    parts that are whole, of the same passages and the same encoder, are kept.
 
     Args:
-        corpus: a data set of ours (or "convsearch:NAME"), a function that gives an iterator of dicts, JSON Lines or parquet
-            files (a path, folder, pattern or address, or a list of them), a data frame, or any iterable of dicts with
-            ``docno`` and the encoder's text field; an iterable is first copied to disk, as a stream.
+        corpus: a data set of ours (or "convsearch:NAME"), a function that gives an iterator of dicts, JSON Lines or
+            parquet files (a path, folder, pattern or address, or a list of them), a data frame, or any iterable of
+            dicts with ``docno`` and the encoder's text field; an iterable is first copied to disk, as a stream.
         encoder: a :class:`~pt_convsearch.dense.BiEncoder`.
         path: a folder that all machines see, or an fsspec address (``s3://…``); an address always gives shards.
         passages_per_shard: None: one :class:`~pt_convsearch.dense.DenseIndex`. A number (rounded up to whole blocks): a
@@ -68,8 +69,8 @@ def encode(
 
     Raises:
         FileExistsError: there is an index already and ``overwrite`` is not set.
-        ValueError: a passage without docno or text, a docno that came twice, a passage that the encoder cannot encode; the
-            message names the docno. What was encoded is kept for the next run.
+        ValueError: a passage without docno or text, a docno that came twice, a passage that the encoder cannot encode;
+            the message names the docno. What was encoded is kept for the next run.
         ImportError: Ray is not installed.
 
     Example:
@@ -184,7 +185,7 @@ def _row(
 
 
 class _Reader:
-    """The collection as rows, one per block; a block that an earlier run encoded comes as its part. Errors are rows too."""
+    """The collection as rows, one per block; a block that was encoded earlier comes as its part. Errors are rows."""
 
     def __init__(
         self, read: Source, fields: list[str], title_field: str | None, separator: str, finished: dict[int, Part]

@@ -16,8 +16,8 @@ FORMAT, FORMAT_VERSION = "convsearch_shards", 1
 class Shard:
     """One shard: the passages from ``first`` on, in the order of the collection.
 
-    ``digest`` tells the passages (SHA-256), ``files`` the size and checksum of each file, ``counts`` what the index of the
-    shard counted.
+    ``digest`` tells the passages (SHA-256), ``files`` the size and checksum of each file, ``counts`` what the index of
+    the shard counted.
     """
 
     name: str

@@ -38,18 +38,18 @@ def on_ray(
 ) -> OnRay:
     """A transformer that does what ``pipeline`` does, on many workers: see :class:`OnRay`, with the same options."""
     return OnRay(
-        pipeline, num_workers=num_workers, batch_size=batch_size, num_cpus=num_cpus, num_gpus=num_gpus, checkpoint=checkpoint,
-        storage_options=storage_options, verbose=verbose,
+        pipeline, num_workers=num_workers, batch_size=batch_size, num_cpus=num_cpus, num_gpus=num_gpus,
+        checkpoint=checkpoint, storage_options=storage_options, verbose=verbose,
     )  # fmt: skip
 
 
 class OnRay(Stage):
     """Spreads the rows of a frame over Ray actors that each hold the pipeline.
 
-    Rows of one conversation (``conversation_id``, else ``qid``, else ``docno``) are never parted. Results come back in the
-    order of the rows that went in, so that a pipeline whose results for a query depend on that query alone, as retrieval,
-    rewriting, re-ranking, mining and expansion do, gives the same frame as without it. A worker that is lost is started again
-    and its rows are done again. Input and output are those of the pipeline.
+    Rows of one conversation (``conversation_id``, else ``qid``, else ``docno``) are never parted. Results come back in
+    the order of the rows that went in, so that a pipeline whose results for a query depend on that query alone, as
+    retrieval, rewriting, re-ranking, mining and expansion do, gives the same frame as without it. A worker that is
+    lost is started again and its rows are done again. Input and output are those of the pipeline.
 
     As an iterator (``on_ray(expander) >> index``) it streams: a few batches per worker are in memory.
 
@@ -59,9 +59,9 @@ class OnRay(Stage):
         batch_size: rows sent together, at least; more where a conversation or query is larger.
         num_cpus: processors of an actor.
         num_gpus: GPUs of an actor.
-        checkpoint: a folder or fsspec address in which the result of each batch is kept until it is removed: the next run over
-            the same rows with the same pipeline (told by its pickled form, and its indexes by their content) takes it from there. None: nothing
-            is kept.
+        checkpoint: a folder or fsspec address in which the result of each batch is kept until it is removed: the next
+            run over the same rows with the same pipeline (told by its pickled form, and its indexes by their content)
+            takes it from there. None: nothing is kept.
         storage_options: for fsspec's file system.
         verbose: show progress.
 
@@ -119,7 +119,8 @@ class OnRay(Stage):
     def _around(self, pipeline: pt.Transformer) -> OnRay:
         return OnRay(
             pipeline, num_workers=self.num_workers, batch_size=self.batch_size, num_cpus=self.num_cpus,
-            num_gpus=self.num_gpus, checkpoint=self.checkpoint, storage_options=self.storage_options, verbose=self.verbose,
+            num_gpus=self.num_gpus, checkpoint=self.checkpoint, storage_options=self.storage_options,
+            verbose=self.verbose,
         )  # fmt: skip
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
@@ -197,7 +198,8 @@ class _Workers:
             cpus = resources.get("CPU", 1) // stage.num_cpus if stage.num_cpus else resources.get("CPU", 1)
             number = max(1, int(min(gpus, cpus)))
         remote = ray.remote(
-            num_cpus=stage.num_cpus, num_gpus=stage.num_gpus, max_restarts=100, max_task_retries=5, scheduling_strategy="SPREAD"
+            num_cpus=stage.num_cpus, num_gpus=stage.num_gpus, max_restarts=100, max_task_retries=5,
+            scheduling_strategy="SPREAD",
         )(PipelineActor)  # fmt: skip
         # cloudpickle, which also knows what was defined in a notebook; that plain pickle can do it was checked before
         self._blob = ray.put(stage.pipeline)
@@ -260,9 +262,9 @@ def shipped(pipeline: pt.Transformer) -> bytes:
     except Exception as error:
         culprit, why = _culprit(pipeline, error)
         raise TypeError(
-            f"{culprit!r} cannot be sent to another process ({type(why).__name__}: {why}): put a function that is defined at "
-            "the top of a module in place of a lambda or a nested function, and open files, connections and models inside the "
-            "stage when it is first used"
+            f"{culprit!r} cannot be sent to another process ({type(why).__name__}: {why}): put a function that is "
+            "defined at the top of a module in place of a lambda or a nested function, and open files, connections and "
+            "models inside the stage when it is first used"
         ) from error
 
 

@@ -60,7 +60,7 @@ class Content(NamedTuple):
 
 
 class Parts:
-    """The folder of parts: ``part-N.arrow`` (docno, vector), each vouched for by a ``part-N.json`` that is written after it.
+    """The folder of parts: ``part-N.arrow`` (docno, vector), vouched for by a ``part-N.json`` that is written after it.
 
     Args:
         storage: the folder.
@@ -121,8 +121,8 @@ class Parts:
         if hashlib.sha256(content).hexdigest() != part.sha256:
             self.storage.remove(f"part-{part.number:06d}.json")
             raise ValueError(
-                f"part {self.storage.address}/{part.name} is cut or altered (its checksum differs): run it again, only this "
-                "part will be encoded anew"
+                f"part {self.storage.address}/{part.name} is cut or altered (its checksum differs): run it "
+                "again, only this part will be encoded anew"
             )
         table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
         vectors = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -147,7 +147,8 @@ def write_index(encoder: BiEncoder, parts: Parts, chosen: Sequence[Part], folder
         (folder / "docnos.npids").touch()
     digest = hashlib.sha256(b"".join(bytes.fromhex(part.digest) for part in chosen))
     meta = metadata(
-        DenseIndex(folder / "none", encoder), dimensions=encoder.dimensions, count=len(docnos), collection=digest.hexdigest(),
+        DenseIndex(folder / "none", encoder), dimensions=encoder.dimensions, count=len(docnos),
+        collection=digest.hexdigest(),
         max_norm=max((part.max_norm for part in chosen), default=0.0), cut=sum(part.cut for part in chosen),
     )  # fmt: skip
     write_json(folder / "pt_meta.json", meta)

@@ -91,9 +91,11 @@ def plan(
 ) -> Plan:
     """Hours, disk and memory of encoding, BM25, dense search and mining.
 
-    Measured figures grow along the line through the two largest runs (bytes, seconds and milliseconds against passages).
-    Assumptions: machines as fast per core as the measured one; work that spreads over cores and GPUs without loss; passages
-    and questions as long as the measured ones; dense search in time proportional to passages times dimensions.
+    Measured figures grow along the line through the two largest runs (bytes, seconds and milliseconds against
+    passages).
+    Assumptions: machines as fast per core as the measured one; work that spreads over cores and GPUs without loss;
+    passages and questions as long as the measured ones; dense search in time proportional to passages times
+    dimensions.
 
     Args:
         passages: how many.
@@ -130,7 +132,8 @@ def plan(
         *_dense(known, n, dim, cores, questions),
     ]
     title = (
-        f"{n:,} passages, {dim} dimensions, {gpus} GPUs, {cores} cores, {questions:,} questions to depth {num_results}. "
+        f"{n:,} passages, {dim} dimensions, {gpus} GPUs, {cores} cores, {questions:,} questions to depth "
+        f"{num_results}. "
         f"Measured on: {known['machine']}, {known['when']}."
     )
     return Plan(title, tuple(lines))
@@ -197,10 +200,11 @@ def _dense(known: dict[str, Any], n: int, dim: int, cores: int, questions: int) 
     because += f", {runs[0]['dim']} dimensions, batches of {runs[0]['queries']}, one core; times {dim}/{runs[0]['dim']}"
     beyond = n > max(run["passages"] for run in runs)
     hours = query * questions / cores / 3.6e6
+    paper = f"search x questions (paper: {PAPER_SEARCH_HOURS:.0f} h)"
     return [
-        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", "float32, memory-mapped; SQfp16 takes half, SQ8 a quarter", False),
+        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", "float32; SQfp16 takes half, SQ8 a quarter", False),
         Line(step, "search", query / cores, "ms/query", because, beyond),
-        Line(step, f"mining {questions:,} questions", hours, "h", f"search x questions (the paper: {PAPER_SEARCH_HOURS:.0f} h)", beyond),
+        Line(step, f"mining {questions:,} questions", hours, "h", paper, beyond),
     ]  # fmt: skip
 
 

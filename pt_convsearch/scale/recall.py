@@ -26,14 +26,15 @@ def recall_of(
     Args:
         index: dense shards.
         topics: as for its retriever: ``qid`` and ``query`` or ``query_vec``.
-        kinds: as FAISS's ``index_factory`` names them: "SQfp16" (half the memory), "SQ8" (a quarter), "IVF1024,PQ48" …
+        kinds: as FAISS's ``index_factory`` names them: "SQfp16" (half the memory), "SQ8" (a quarter) …
         num_results: depth at which recall is taken.
         nprobe: lists of an IVF index to visit.
         ef_search: candidates that an HNSW index keeps.
 
     Returns:
-        one row per kind, "exact" first: ``kind``, ``recall`` (mean over the queries of the share of the exact ``num_results``
-        that were found; queries without results are left out), ``ms_per_query`` (after the indexes were built).
+        one row per kind, "exact" first: ``kind``, ``recall`` (mean over the queries of the share of the exact
+        ``num_results`` that were found; queries without results are left out), ``ms_per_query`` (after the indexes
+        were built).
 
     Raises:
         ValueError: FAISS does not know a kind.

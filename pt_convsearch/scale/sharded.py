@@ -24,22 +24,23 @@ Engine = Literal["threads", "ray"]
 class ShardedIndex(pt.Indexer):
     """An index cut into shards, searched as if it were one: the same results, with the same scores and order of ties.
 
-    ``ShardedIndex(path)`` opens what is there and is a :class:`ShardedBM25Index` or a :class:`ShardedDenseIndex`. For a new
-    index, ``ShardedIndex(path, encoder)`` is a dense one (``similarity=`` in place of an encoder for vectors from
-    elsewhere), ``ShardedIndex(path)`` BM25; each takes the options of its class too.
+    ``ShardedIndex(path)`` opens what is there and is a :class:`ShardedBM25Index` or a :class:`ShardedDenseIndex`. For
+    a new index, ``ShardedIndex(path, encoder)`` is a dense one (``similarity=`` in place of an encoder for vectors
+    from elsewhere), ``ShardedIndex(path)`` BM25; each takes the options of its class too.
 
-    Shards follow each other in the order of the collection. With ``engine="threads"`` this process maps the shards' files
-    into memory and reads one shard for all queries before the next, so that the index may be larger than memory. With
-    ``engine="ray"`` each shard is held by a Ray actor, several on a machine; an actor that is lost is started again. The
-    files must be where every machine sees them: a folder on a shared disk, or an fsspec address (``s3://…``), from which each
-    machine fetches the shards it serves into ``cache``.
+    Shards follow each other in the order of the collection. With ``engine="threads"`` this process maps the shards'
+    files into memory and reads one shard for all queries before the next, so that the index may be larger than memory.
+    With ``engine="ray"`` each shard is held by a Ray actor, several on a machine; an actor that is lost is started
+    again. The files must be where every machine sees them: a folder on a shared disk, or an fsspec address
+    (``s3://…``), from which each machine fetches the shards it serves into ``cache``.
 
     Args:
         path: a folder, or an address that fsspec knows.
         encoder: a :class:`~pt_convsearch.dense.BiEncoder`, for a dense index.
         passages_per_shard: how many passages a shard holds at most, when :meth:`index` builds it.
         engine: ``"threads"`` of this process, or ``"ray"``; for building and searching.
-        threads: threads of this process that search; None: one per processor. With Ray: threads of each actor, None: one.
+        threads: threads of this process that search; None: one per processor. With Ray: threads of each actor, None:
+            one.
         num_workers: shards that Ray builds at the same time; None: one per processor of the cluster.
         storage_options: for fsspec's file system (keys, endpoint).
         cache: the folder for shards that were fetched; None: ~/.cache/pt_convsearch/shards.
@@ -126,8 +127,8 @@ class ShardedIndex(pt.Indexer):
     def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame) -> ShardedIndex:  # type: ignore[override]
         """Build the index from a stream of passages.
 
-        Shards are finished one by one; a run that was killed is taken up by the next, which makes only what is missing or
-        was made of other passages.
+        Shards are finished one by one; a run that was killed is taken up by the next, which makes only what is missing
+        or was made of other passages.
 
         Args:
             iter: dicts (or a frame) as the index of one machine takes them.
@@ -249,8 +250,8 @@ class ShardedIndex(pt.Indexer):
 
 def differing(storage: Storage, differ: list[str]) -> ValueError:
     return ValueError(
-        f"the index at {storage.address} was built with other settings: {'; '.join(differ)}. Leave the option out to use "
-        "the index as it is, or give overwrite=True and index the collection again"
+        f"the index at {storage.address} was built with other settings: {'; '.join(differ)}. Leave the option out to "
+        "use the index as it is, or give overwrite=True and index the collection again"
     )
 
 

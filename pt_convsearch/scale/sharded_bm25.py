@@ -32,7 +32,7 @@ QUERIES_PER_CALL = 128
 
 
 class ShardedBM25Index(ShardedIndex):
-    """BM25 shards, each a :class:`~pt_convsearch.lexical.BM25Index`, scored with the df, N and average length of the whole.
+    """BM25 shards, each a :class:`~pt_convsearch.lexical.BM25Index`, scored with the statistics of the whole.
 
     Besides the options of :class:`ShardedIndex`:
 
@@ -148,7 +148,8 @@ class ShardedBM25Index(ShardedIndex):
 
     def rm3(self, *, fb_docs: int = 10, fb_terms: int = 10, original_query_weight: float = 0.5) -> RM3:
         """Query expansion by feedback, ``R -> Q``: see :class:`~pt_convsearch.lexical.RM3`."""
-        return RM3(self, fb_docs=fb_docs, fb_terms=fb_terms, original_query_weight=original_query_weight)  # type: ignore[arg-type]
+        index: Any = self
+        return RM3(index, fb_docs=fb_docs, fb_terms=fb_terms, original_query_weight=original_query_weight)
 
     def text_loader(self, fields: str | Sequence[str] | None = None) -> TextLoader:
         """Adds the stored texts to results, ``R -> R``: see :class:`~pt_convsearch.lexical.TextLoader`."""
@@ -166,7 +167,8 @@ class ShardedBM25Retriever(BM25Retriever):
         return tuple((name, getattr(self, name)) for name in names)
 
     def __repr__(self) -> str:
-        return f"ShardedBM25Retriever({self.index!r}, num_results={self.num_results}, k1={self.k1:g}, b={self.b:g}, idf={self.idf!r})"
+        options = f"num_results={self.num_results}, k1={self.k1:g}, b={self.b:g}, idf={self.idf!r}"
+        return f"ShardedBM25Retriever({self.index!r}, {options})"
 
     def _search(self, queries: list[str | dict[str, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         index: Any = self.index
@@ -174,7 +176,8 @@ class ShardedBM25Retriever(BM25Retriever):
         if not queries or k == 0:
             return np.zeros(len(queries), dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
         reading: ShardedReading = index._reading
-        terms = reading.text_terms(queries) if isinstance(queries[0], str) else reading.weighted_terms(queries)  # type: ignore[arg-type]
+        asked: Any = queries
+        terms = reading.text_terms(asked) if isinstance(queries[0], str) else reading.weighted_terms(asked)
         serving = index.serving
         here = isinstance(serving, LocalShards)
         threads = self.threads or (serving.threads if here else index.threads) or 1

@@ -38,9 +38,9 @@ class ShardedDenseIndex(ShardedIndex):
     Besides the options of :class:`ShardedIndex`:
 
     Args:
-        encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the shards were built with, or ``doc_vec`` and
-            ``query_vec`` come from elsewhere. With an encoder, ``passages_per_shard`` is rounded up to whole blocks of
-            4,096, so that the vectors are those of one index to the last digit.
+        encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the shards were built with, or
+            ``doc_vec`` and ``query_vec`` come from elsewhere. With an encoder, ``passages_per_shard`` is rounded up to
+            whole blocks of 4,096, so that the vectors are those of one index to the last digit.
         similarity: "dot" or "cosine" for vectors from elsewhere.
 
     With ``engine="ray"``, :meth:`index` encodes by :func:`~pt_convsearch.scale.encode`.
@@ -103,8 +103,9 @@ class ShardedDenseIndex(ShardedIndex):
 
             self.close()
             encode(
-                iter, self._encoder, self.path, passages_per_shard=self.passages_per_shard, num_workers=self.num_workers,
-                storage_options=self.storage.options, overwrite=self.overwrite, verbose=self.verbose,
+                iter, self._encoder, self.path, passages_per_shard=self.passages_per_shard,
+                num_workers=self.num_workers, storage_options=self.storage.options, overwrite=self.overwrite,
+                verbose=self.verbose,
             )  # fmt: skip
             self._forget()
             return self
@@ -193,8 +194,8 @@ class ShardedDenseIndex(ShardedIndex):
     ) -> ShardedDenseRetriever:
         """Q -> R, with the options and columns of :class:`~pt_convsearch.dense.DenseRetriever`.
 
-        ``exact=False`` searches a FAISS index per shard, built on first use beside the shard: ``faiss="SQfp16"`` halves the
-        memory, ``"SQ8"`` quarters it, ``"IVF1024,PQ48"`` and kin are smaller and faster still.
+        ``exact=False`` searches a FAISS index per shard, built on first use beside the shard: ``faiss="SQfp16"``
+        halves the memory, ``"SQ8"`` quarters it, ``"IVF1024,PQ48"`` and kin are smaller and faster still.
         :func:`~pt_convsearch.scale.recall_of` says what each loses.
         """
         return ShardedDenseRetriever(

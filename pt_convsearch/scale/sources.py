@@ -1,4 +1,4 @@
-"""A collection as something that a worker can read from its beginning: a data set, a function, files, or a copy on disk."""
+"""A collection that a worker can read from its beginning: a data set, a function, files, or a copy on disk."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def source(corpus: Any, spool: Storage, fields: Sequence[str], options: dict[str
     """A picklable function that gives the passages, the same each time.
 
     Args:
-        corpus: a data set of ours, or its name after ``convsearch:``; a function that gives an iterator; the path or address
-            of a JSON Lines or parquet file, of a folder of such, a pattern with ``*``, or a list of those (read in that
-            order; files of a folder or pattern in the order of their names); a data frame or any other iterable of dicts.
+        corpus: a data set of ours, or its name after ``convsearch:``; a function that gives an iterator; the path or
+            address of a JSON Lines or parquet file, of a folder of such, a pattern with ``*``, or a list of those
+            (read in that order; files of a folder or pattern in the order of their names); a data frame or any other
+            iterable of dicts.
         spool: where an iterable that cannot be read twice is copied to.
         fields: the keys that are needed.
         options: for fsspec's file system, for addresses.

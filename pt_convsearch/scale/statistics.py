@@ -1,4 +1,4 @@
-"""One lexicon for all shards: terms numbered as one index over the whole collection would number them, with their df."""
+"""One lexicon for all shards: terms numbered as one index over the whole would number them, with their df."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BATCH = 100_000
 def write_statistics(shards: list[Path], names: list[str], folder: Path) -> None:
     """Merge the shards' lexicons.
 
-    An index numbers terms in the order in which they first occur; so does this, shard after shard. The numbers decide in
-    which order a query's terms are summed, and so the last digit of a score, by which ties are told from near-ties.
+    An index numbers terms in the order in which they first occur; so does this, shard after shard. The numbers decide
+    in which order a query's terms are summed, and so the last digit of a score, by which ties are told from near-ties.
 
     Args:
         shards: the shards' folders, in the order of the collection.

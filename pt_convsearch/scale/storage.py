@@ -1,4 +1,4 @@
-"""Folders, local or at any address that fsspec knows (s3://, gs://, memory://): names below them are read and written."""
+"""Folders, local or at any address that fsspec knows (s3://, gs://, memory://)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Storage:
     Args:
         address: a path, or an address of fsspec; the folder need not exist.
         options: what fsspec's file system takes (keys, endpoint); None: what its environment says.
-        cache: where folders of another file system are kept once they were fetched; None: ~/.cache/pt_convsearch/shards.
+        cache: where folders of another file system are kept once they were fetched; None:
+            ~/.cache/pt_convsearch/shards.
     """
 
     def __init__(self, address: PathLike, options: dict[str, Any] | None = None, cache: PathLike | None = None) -> None:

@@ -1,10 +1,10 @@
 """Kill what can be killed, at random moments, and compare with one machine.
 
-    python tests/scale/faults.py worker --folder /tmp/faults --times 10      # an encoder's and a shard's process
-    python tests/scale/faults.py node --folder /tmp/faults --times 10        # a node of a cluster of three on this machine
-    python tests/scale/faults.py driver --folder /tmp/faults --times 10      # the process that called, started again
+    python tests/scale/faults.py worker --folder /tmp/faults --times 10   # an encoder's process
+    python tests/scale/faults.py node --folder /tmp/faults --times 10   # a node of a cluster of three
+    python tests/scale/faults.py driver --folder /tmp/faults --times 10   # the process that called; started again
 
-Prints one line per round; the exit status is 1 where a result differed.
+Prints a line per round; the exit status is 1 where a result differed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def main() -> None:
         what = rounds[arguments.case](arguments.folder, draw)
         same = compare(arguments.folder, expected)
         wrong += not same
-        print(f"{arguments.case} {number}: {what}: {'as on one machine' if same else 'DIFFERS'}", flush=True)
+        said = "as on one machine" if same else "DIFFERS"
+        print(f"{arguments.case} {number}: {what}: {said}", flush=True)  # noqa: T201
     sys.exit(bool(wrong))
 
 

@@ -31,7 +31,10 @@ def test_files_are_read_in_order(tmp_path):
     pd.DataFrame(docs[7:]).to_json(tmp_path / "c.jsonl.gz", orient="records", lines=True)
     assert list(FileSource(files_of(tmp_path))()) == docs
     assert list(FileSource(files_of(tmp_path / "*.jsonl*"))()) == docs[4:]
-    assert list(source([tmp_path / "c.jsonl.gz", tmp_path / "b.jsonl"], Storage(tmp_path / "s"), ["text"])()) == docs[7:] + docs[4:7]
+    assert (
+        list(source([tmp_path / "c.jsonl.gz", tmp_path / "b.jsonl"], Storage(tmp_path / "s"), ["text"])())
+        == docs[7:] + docs[4:7]
+    )
     with pytest.raises(FileNotFoundError, match="no file at"):
         files_of(tmp_path / "none.jsonl")
     (tmp_path / "readme.txt").write_text("x", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Workers, machines and drivers that are lost: right results or one error that says where; nothing lost, nothing doubled.
+"""Workers, machines and drivers that are lost: right results or one error that says where.
 
-The tests marked slow (``CONVSEARCH_SLOW=1``) start clusters of several nodes and kill at random moments, see ``faults.py``.
+The tests marked slow (``CONVSEARCH_SLOW=1``) start clusters of several nodes and kill at random moments: ``faults.py``.
 """
 
 from __future__ import annotations

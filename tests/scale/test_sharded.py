@@ -37,7 +37,9 @@ def dense_pair(tmp_path_factory):
 
 
 def vector_topics(count: int = 20) -> pd.DataFrame:
-    return some_topics(count).assign(query=[f"q {i}" for i in range(count)], query_vec=list(tied_vectors(count, seed=9)))
+    return some_topics(count).assign(
+        query=[f"q {i}" for i in range(count)], query_vec=list(tied_vectors(count, seed=9))
+    )
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, 1000])
@@ -66,9 +68,7 @@ def test_any_cut_of_any_collection(tmp_path_factory, texts, size, query, k):
     one = cs.BM25Index(folder / "one", **options).index(docs)
     shards = ShardedIndex(folder / "shards", passages_per_shard=size, threads=1, **options).index(docs)
     topics = pd.DataFrame({"qid": ["1", "2"], "query": [query, "a b"]})
-    pd.testing.assert_frame_equal(
-        shards.bm25(num_results=k)(topics), one.bm25(num_results=k)(topics), check_exact=True
-    )
+    pd.testing.assert_frame_equal(shards.bm25(num_results=k)(topics), one.bm25(num_results=k)(topics), check_exact=True)
 
 
 def test_statistics_are_those_of_the_collection_not_of_the_shard(tmp_path):
