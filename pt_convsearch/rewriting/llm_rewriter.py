@@ -15,10 +15,8 @@ from pt_convsearch._files import PathLike, open_text
 from pt_convsearch.forming import CURRENT, FIRST_QUESTION, Parts, X
 from pt_convsearch.rewriting.answer_cache import AnswerCache, content_key
 from pt_convsearch.rewriting.cleaning import cleaned
-from pt_convsearch.rewriting.endpoint import BudgetExceeded, Endpoint, EndpointError
+from pt_convsearch.rewriting.endpoint import Endpoint, EndpointError
 from pt_convsearch.rewriting.rewriting_stage import RewritingStage, Turn, Written
-
-__all__ = ["BudgetExceeded", "EndpointError", "LLMRewriter"]
 
 
 class LLMRewriter(RewritingStage):
