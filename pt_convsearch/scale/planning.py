@@ -27,7 +27,11 @@ class Line:
     value: float
     unit: str
     basis: str
-    extrapolated: bool
+    kind: str  # "measured", "extrapolated" or "computed"
+
+    @property
+    def extrapolated(self) -> bool:
+        return self.kind == "extrapolated"
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Plan:
     lines: tuple[Line, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per figure: step, what, value, unit, basis, extrapolated."""
+        """One row per figure: step, what, value, unit, basis, kind (measured, extrapolated or computed)."""
         return pd.DataFrame([vars(line) for line in self.lines])
 
     def __getitem__(self, key: tuple[str, str]) -> float:
@@ -57,7 +61,7 @@ class Plan:
                 line.what,
                 _shown(line.value),
                 line.unit,
-                "extrapolated" if line.extrapolated else "measured",
+                line.kind,
                 line.basis,
             ]
             for line in self.lines
@@ -154,9 +158,9 @@ def _encoding(known: dict[str, Any], n: int, dim: int, gpus: int, cores: int, ra
     units = gpus or cores
     size = 4 * dim * n / 1e9
     return [
-        Line(step, "time", n / rate / units / 3600, "h", basis, True),
-        Line(step, "disk", size, "GB", f"4 bytes x {dim} x passages (exact)", False),
-        Line(step, "disk while running", 2 * size, "GB", "parts, and the index they are put together to", False),
+        Line(step, "time", n / rate / units / 3600, "h", basis, "extrapolated"),
+        Line(step, "disk", size, "GB", f"4 bytes x {dim} x passages", "computed"),
+        Line(step, "disk while running", 2 * size, "GB", "parts, and the index they are put together to", "computed"),
     ]
 
 
@@ -167,7 +171,7 @@ def _bm25(known: dict[str, Any], n: int, cores: int, questions: int) -> list[Lin
     size, of_size = _at(index, "bytes", n)
     query, of_query = _at(search, "ms_per_query", n)
     memory = max(index, key=lambda run: run["passages"])
-    beyond = n > max(run["passages"] for run in index)
+    beyond = _kind(n, index)
     terms = search[0]["terms"]
     return [
         Line(step, "indexing", seconds / cores / 3600, "h", f"{because}, one core; shards spread over cores", beyond),
@@ -178,7 +182,7 @@ def _bm25(known: dict[str, Any], n: int, cores: int, questions: int) -> list[Lin
             memory["peak_mb"] / 1e3,
             "GB",
             f"a shard of {memory['passages']:,} passages",
-            False,
+            "measured",
         ),
         Line(step, "search", query / cores, "ms/query", f"{of_query}, queries of {terms} terms, one core", beyond),
         Line(
@@ -198,14 +202,18 @@ def _dense(known: dict[str, Any], n: int, dim: int, cores: int, questions: int) 
     query, because = _at(runs, "ms_per_query", n)
     query *= dim / runs[0]["dim"]
     because += f", {runs[0]['dim']} dimensions, batches of {runs[0]['queries']}, one core; times {dim}/{runs[0]['dim']}"
-    beyond = n > max(run["passages"] for run in runs)
+    beyond = _kind(n, runs)
     hours = query * questions / cores / 3.6e6
     paper = f"search x questions (paper: {PAPER_SEARCH_HOURS:.0f} h)"
     return [
-        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", "float32; SQfp16 takes half, SQ8 a quarter", False),
+        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", "float32; SQfp16 takes half, SQ8 a quarter", "computed"),
         Line(step, "search", query / cores, "ms/query", because, beyond),
         Line(step, f"mining {questions:,} questions", hours, "h", paper, beyond),
     ]  # fmt: skip
+
+
+def _kind(n: int, runs: list[dict[str, Any]]) -> str:
+    return "extrapolated" if n > max(run["passages"] for run in runs) else "measured"
 
 
 def _largest(known: dict[str, Any], step: str) -> dict[str, Any]:
@@ -221,6 +229,8 @@ def _at(runs: list[dict[str, Any]], name: str, n: int) -> tuple[float, str]:
     last = ordered[-1]
     smaller = [run for run in ordered if run["passages"] < last["passages"]]
     basis = f"{_shown(last[name])} at {last['passages']:,} passages"
+    if n > last["passages"]:
+        basis = f"x{n / last['passages']:,.0f} beyond what was measured: {basis}"
     if smaller:
         first = smaller[-1]
         slope = (last[name] - first[name]) / (last["passages"] - first["passages"])

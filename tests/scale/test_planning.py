@@ -39,7 +39,7 @@ def test_plan_by_hand():
     assert plan["BM25", "mining 30,000 questions"] == pytest.approx(2.5 / 2 * 30_000 / 3.6e6)
     # one size: in proportion; twice the dimensions, twice the time
     assert plan["dense, exact", "search"] == pytest.approx(4.0 * 2 * 2 / 2)
-    assert plan.to_frame().query("step == 'BM25' and what == 'search'")["extrapolated"].tolist() == [True]
+    assert plan.to_frame().query("step == 'BM25' and what == 'search'")["kind"].tolist() == ["extrapolated"]
 
 
 def test_a_size_that_was_measured_is_not_extrapolated():
