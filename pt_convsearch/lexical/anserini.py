@@ -40,6 +40,7 @@ class AnseriniRetriever(Engine):
         self.k1 = k1
         self.b = b
         self.threads = threads
+        self._check_options()
         self._searcher: Any = None
 
     def _ready(self) -> Any:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from .._results import results_frame
 from .._stage import Stage
-from .queries import lexical_queries
+from .queries import check_options, lexical_queries
 
 Query = str | dict[str, float]
 _STDOUT_LOCK = threading.Lock()
@@ -30,9 +30,17 @@ class Engine(Stage):
 
     #: see BM25Retriever
     num_results: int
+    k1: float
+    b: float
+
+    def _check_options(self) -> None:
+        check_options(self.num_results, self.k1, self.b)
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        self._check_options()  # GridScan sets attributes
         topics, queries = lexical_queries(inp, context=self)
+        # engines are told UTF-8, which has no lone surrogates
+        queries = [q.encode("utf-8", "replace").decode() if isinstance(q, str) else q for q in queries]
         asked = [
             i for i, query in enumerate(queries) if (query.strip() if isinstance(query, str) else any(query.values()))
         ]
@@ -67,19 +75,21 @@ def split_by_query(rows: np.ndarray, docnos: Any, scores: Any, num_queries: int)
 
 
 @contextlib.contextmanager
-def quiet_stdout() -> Iterator[None]:
-    """Send what native code writes to standard output nowhere; what Python prints meanwhile is lost as well."""
-    with _STDOUT_LOCK:
-        try:
-            sys.stdout.flush()
-            saved = os.dup(1)
-        except (OSError, ValueError):  # no standard output
-            yield
-            return
-        try:
+def quiet_stdout(*, errors: bool = False) -> Iterator[None]:
+    """Send what native code writes to standard output nowhere; what Python prints meanwhile is lost as well.
+
+    Args:
+        errors: and to standard error, where PISA draws progress bars.
+    """
+    with _STDOUT_LOCK, contextlib.ExitStack() as stack:
+        for number, stream in ((1, sys.stdout), (2, sys.stderr))[: 1 + errors]:
+            try:
+                stream.flush()
+                saved = os.dup(number)
+            except (OSError, ValueError, AttributeError):  # no such stream
+                continue
+            stack.callback(os.close, saved)
+            stack.callback(os.dup2, saved, number)
             with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - os.devnull is no path of ours
-                os.dup2(nowhere.fileno(), 1)
-            yield
-        finally:
-            os.dup2(saved, 1)
-            os.close(saved)
+                os.dup2(nowhere.fileno(), number)
+        yield

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pyterrier as pt
 
+from .._files import json_or_none
 from .._stage import Stage
 from .index import BM25Index
 
@@ -91,8 +91,9 @@ def _engine_of_path(path: Path) -> str:
     if any(path.glob("segments_*")):
         return "anserini"
     found = "a folder without a known index"
-    if (path / "pt_meta.json").exists():
-        found = json.loads((path / "pt_meta.json").read_text(encoding="utf-8")).get("format", "an unknown format")
+    meta = json_or_none(path / "pt_meta.json")
+    if isinstance(meta, dict):
+        found = meta.get("format", "an unknown format")
         if found in ("convsearch_bm25", "pisa", "terrier", "anserini"):
             return str(found)
     raise ValueError(f"{path} holds {found}: cs.bm25 reads indexes of ours, PISA, Terrier and Lucene")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from .. import _files
 from .._optional import require
 from .engine import Engine, Query, quiet_stdout, split_by_query
 
+_HAS_WORD = re.compile(r"[^\W_]")
 _TOKS_SCALE = 1000.0  # PISA turns weights into whole repeats: a thousandth of the largest weight is the finest step
 
 
@@ -41,7 +44,8 @@ def build_pisa_index(
         ``pyterrier_pisa.PisaIndex``.
 
     Raises:
-        ValueError: a docno that PISA would damage (empty, white space) or that is repeated.
+        ValueError: a docno that PISA would damage (empty, white space) or that is repeated, a text that is no str, or
+            no document with a word in it.
         RuntimeError: not all documents arrived.
         Exception: whatever the iterator raised.
     """
@@ -55,24 +59,33 @@ def build_pisa_index(
     def checked() -> Iterator[dict[str, Any]]:
         try:
             for doc in docs:
-                docno = doc["docno"]
+                docno, text = doc.get("docno"), doc.get(text_field)
                 if not isinstance(docno, str) or docno.split() != [docno]:
                     raise ValueError(
                         f"docno {docno!r} is empty or holds white space: PISA would cut it; replace it, e.g. by '_'"
                     )
                 if docno in seen:
                     raise ValueError(f"docno {docno!r} stands for more than one document: keep one of each")
+                if not isinstance(text, str):
+                    raise ValueError(f"document {docno!r} has no text in {text_field!r} (found {text!r}): give a str")
                 seen.add(docno)
-                yield {"docno": docno, text_field: doc[text_field]}
+                # PISA is told UTF-8, which has no lone surrogates
+                yield {"docno": docno, text_field: text.encode("utf-8", "replace").decode()}
         except Exception as error:  # PISA reads in a thread, where it would be lost
             failure.append(error)
 
+    stream = checked()
+    held = list(_until_a_word(stream, text_field))
+    if failure:
+        raise failure[0]
+    if not held or not _HAS_WORD.search(held[-1][text_field]):
+        raise ValueError("no document holds a word, and PISA indexes nothing but words: is the collection empty?")
     _files.clear_unfinished(path)
     with _files.written(path) as folder:
         index = _pisa().PisaIndex(str(folder), text_field=text_field, **options)
         with quiet_stdout():
             try:
-                index.indexer(text_field).index(checked())
+                index.indexer(text_field).index(itertools.chain(held, stream))
             except Exception as error:
                 failure.append(error)
         if failure:
@@ -82,6 +95,14 @@ def build_pisa_index(
                 f"{len(seen)} documents went in, the PISA index has {index.num_docs()}: is the disk full?"
             )
     return _pisa().PisaIndex(str(path), text_field=text_field, **options)
+
+
+def _until_a_word(stream: Iterator[dict[str, Any]], text_field: str) -> Iterator[dict[str, Any]]:
+    """Documents up to the first that holds a word: where there is none, PISA takes the whole process down."""
+    for doc in stream:
+        yield doc
+        if _HAS_WORD.search(doc[text_field]):
+            return
 
 
 class PisaRetriever(Engine):
@@ -131,6 +152,7 @@ class PisaRetriever(Engine):
         self.threads = threads
         self.query_algorithm = query_algorithm
         self.stops = stops
+        self._check_options()
         self._ready: dict[Any, Any] = {}
 
     def _identity(self) -> tuple[Any, ...]:
@@ -147,7 +169,7 @@ class PisaRetriever(Engine):
                 with warnings.catch_warnings():  # the terms are index terms: that they are not stemmed again is meant
                     warnings.simplefilter("ignore")
                     index = _pisa().PisaIndex(str(index.path), stemmer="none", stops=index.stops)
-            with quiet_stdout():
+            with quiet_stdout(errors=True):
                 self._ready[key] = _pisa().PisaRetrieve(
                     index,
                     "bm25",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from ..topics.checks import check_queries
+from ..topics.checks import check_queries, has_value
 
 
 def lexical_queries(
@@ -42,16 +42,35 @@ def lexical_queries(
     return frame, texts
 
 
+def check_options(num_results: Any, k1: Any, b: Any) -> None:
+    """Refuse, by name, what no BM25 retriever can do.
+
+    Raises:
+        ValueError: the first option that is out of range or no number.
+    """
+    for name, value in (("num_results", num_results), ("k1", k1), ("b", b)):
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise ValueError(f"{name}={value!r} is no number")
+    if num_results < 1 or int(num_results) != num_results:
+        raise ValueError(f"num_results={num_results!r}: a whole number from 1 on")
+    if not (math.isfinite(k1) and k1 >= 0):
+        raise ValueError(f"k1={k1!r}: a number from 0 on")
+    if not 0 <= b <= 1:
+        raise ValueError(f"b={b!r}: a number from 0 to 1")
+
+
 def without_separators(text: str, separators: Any) -> str:
-    """The text with each separator (a str or a list of them; None and NaN are none) replaced by a blank.
+    """The text with each separator (a str or a list of them; None, NaN and NA are none) replaced by a blank.
 
     >>> without_separators("Who? [SEP] A sep is a mark.", " [SEP] ")
     'Who? A sep is a mark.'
     """
     if isinstance(separators, str):
         separators = [separators]
-    elif separators is None or isinstance(separators, float):
+    elif not has_value(separators):
         return text
+    elif isinstance(separators, bool | int | float | dict):
+        raise ValueError(f"qsep is {separators!r}: give a str, a list of them, or None")
     for separator in separators:
         if separator.strip():
             text = text.replace(separator, " ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import pyterrier as pt
 from .._results import results_frame
 from .._stage import Stage
 from . import kernels
-from .queries import lexical_queries
+from .queries import check_options, lexical_queries
 from .reading import IDFS, Reading, Terms
 
 if TYPE_CHECKING:
@@ -82,12 +81,7 @@ class BM25Retriever(Stage):
         self._check_options()
 
     def _check_options(self) -> None:
-        if isinstance(self.num_results, bool) or int(self.num_results) != self.num_results or self.num_results < 1:
-            raise ValueError(f"num_results={self.num_results!r}: a whole number from 1 on")
-        if not (math.isfinite(self.k1) and self.k1 >= 0):
-            raise ValueError(f"k1={self.k1!r}: a number from 0 on")
-        if not 0 <= self.b <= 1:
-            raise ValueError(f"b={self.b!r}: a number from 0 to 1")
+        check_options(self.num_results, self.k1, self.b)
         if self.idf not in IDFS:
             raise ValueError(f"idf={self.idf!r}: one of {', '.join(IDFS)}")
         if self.threads is not None and self.threads < 1:

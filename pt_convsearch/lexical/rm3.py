@@ -10,6 +10,7 @@ import pandas as pd
 import pyterrier as pt
 
 from .._stage import Stage
+from ..topics.checks import first_three
 from .queries import lexical_queries
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ class RM3(Stage):
     Anserini's definition. Of each of the first ``fb_docs`` documents the ``fb_terms`` most frequent terms are kept,
     their frequencies divided by the sum of those kept, times the document's share of the sum of scores; summed over
     documents, the best ``fb_terms`` are kept and scaled to sum 1. The original query, scaled to sum 1 too, is mixed in:
-    ``original_query_weight * query + (1 - original_query_weight) * feedback``. Equal weights: in the order of the
+    ``original_query_weight * query + (1 - original_query_weight) * feedback``. A score below 0 (of a dense retriever,
+    say) counts as 0: such a document says nothing. Equal weights: in the order of the
     alphabet. As in Anserini, terms in more than a tenth of the documents and terms of fewer than 2 or more than 20
     characters or with punctuation are no candidates; in collections of fewer than 100 documents, where that would
     leave nothing, all are.
@@ -42,7 +44,7 @@ class RM3(Stage):
         original_query_weight: from 0 (feedback alone) to 1 (the query alone).
 
     Raises:
-        ValueError: an option out of range, or a docno that the index does not have.
+        ValueError: an option out of range, a score that is no number, or a docno that the index does not have.
 
     Example:
         ``index.bm25(num_results=10) >> index.rm3(fb_docs=10, fb_terms=10, original_query_weight=0.5) >> index.bm25()``
@@ -83,6 +85,9 @@ class RM3(Stage):
         best = inp.sort_values("rank", kind="stable").groupby("qid", sort=False).head(int(self.fb_docs))
         rows = np.array([row_of[qid] for qid in best["qid"]])
         order = np.argsort(rows, kind="stable")
+        unscored = best["score"].isna().to_numpy()
+        if unscored.any():
+            raise ValueError(f"score of qid {first_three(best['qid'][unscored].unique())} is NaN: RM3 weighs by scores")
         feedback = self._feedback(
             rows[order], best["docno"].to_numpy()[order], best["score"].to_numpy(np.float64)[order]
         )
@@ -100,6 +105,7 @@ class RM3(Stage):
         best = _top_of_groups(docs, weights, terms, int(self.fb_terms))
         terms, docs, weights = terms[best], docs[best], weights[best]
         sums = np.bincount(docs, weights, minlength=len(rows))
+        scores = np.maximum(scores, 0.0)  # negative shares would turn the ranking round
         totals = np.bincount(rows, scores)[rows]
         shares = np.divide(scores, totals, out=np.zeros_like(scores), where=totals != 0)
         weights = weights / sums[docs] * shares[docs]

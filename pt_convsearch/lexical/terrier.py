@@ -71,6 +71,7 @@ class TerrierRetriever(Engine):
         self.b = b
         self.tokeniser = tokeniser
         self.threads = threads
+        self._check_options()
         self._ready: dict[Any, Any] = {}
 
     def _identity(self) -> tuple[Any, ...]:

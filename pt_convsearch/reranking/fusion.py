@@ -92,7 +92,7 @@ class rrf(_Fusion):
         self.k = k
         self.num_results = num_results
         self._check()
-        if k < 0:
+        if not 0 <= k < float("inf"):
             raise ValueError(f"k={k}: at least 0")
 
     def _say(self, branch: int, found: pd.DataFrame) -> np.ndarray:

@@ -84,6 +84,23 @@ def test_one_contract(retriever):
         retriever(pd.DataFrame({"qid": ["q", "q"], "query": ["x", "y"]}))
 
 
+def test_what_cannot_be_encoded_is_no_word(retriever):
+    word = WORDS[3]
+    asked = frame("", word).assign(query=pd.Series([f"\ud800 {word}", word], dtype=object))  # no str dtype holds it
+    found = retriever(asked)
+    assert found[found["qid"] == "q0"]["docno"].tolist() == found[found["qid"] == "q1"]["docno"].tolist() != []
+
+
+@pytest.mark.parametrize("options", [{"num_results": 0}, {"num_results": "5"}, {"k1": -1.0}, {"b": None}, {"b": 2}])
+def test_options_out_of_range_are_refused_by_name(retriever, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        cs.bm25(retriever.index, **options)
+    ((name, value),) = options.items()
+    retriever.set_parameter(name, value)
+    with pytest.raises(ValueError, match=name):
+        retriever(frame(WORDS[0]))
+
+
 def test_single_queries_and_batches_agree(retriever):
     asked = frame(*queries(5, 12, seed=2))
     singly = pd.concat([retriever(asked.iloc[[i]]) for i in range(5)], ignore_index=True)
@@ -156,7 +173,7 @@ def test_pisa_counts_repeats_and_takes_weights(pisa):
 
 def test_pisa_is_quiet(pisa, capfd):
     cs.bm25(pisa, k1=0.77)(frame(WORDS[0]))
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -165,6 +182,12 @@ def test_pisa_is_quiet(pisa, capfd):
         ([{"docno": "a b", "text": "x"}], "white space"),
         ([{"docno": "", "text": "x"}], "empty"),
         ([{"docno": "a", "text": "x"}] * 2, "more than one document"),
+        ([{"docno": "a", "text": None}], "document 'a' has no text"),
+        ([{"docno": "a", "text": "x"}, {"docno": "b"}], "document 'b' has no text"),
+        ([{"text": "x"}], "docno None"),
+        # PISA would end the whole process
+        ([], "no document holds a word"),
+        ([{"docno": "a", "text": ""}, {"docno": "b", "text": "?"}], "no document holds a word"),
     ],
 )
 def test_pisa_indexes_only_docnos_that_survive(tmp_path, docs, message):
@@ -280,6 +303,13 @@ def test_feedback_terms_reach_every_engine(ours, retriever):
     assert len(found["query_toks"][0]) >= 5
     assert len(found) == 20
     assert len(set(found["docno"]) - set(retriever(asked)["docno"])) > 0 or len(retriever(asked)) == 20
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"])
+def test_metadata_that_was_cut(tmp_path, content):
+    (tmp_path / "pt_meta.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match="without a known index"):
+        cs.bm25(tmp_path)
 
 
 def test_the_door_tells_what_it_was_given(ours, pisa, tmp_path):

@@ -270,6 +270,10 @@ def test_separators_do_not_reach_bm25(tmp_path):
         "q0": ["b"], "q1": ["b"], "q2": ["b", "a"], "q3": ["b", "a"],
     }  # fmt: skip
     assert found["query"].iloc[0] == "dune [SEP] dune"
+    missing = pd.DataFrame({"qid": ["q"], "query": ["dune"], "qsep": pd.Series([pd.NA], dtype=object)})
+    assert index.bm25()(missing)["docno"].tolist() == ["b"]
+    with pytest.raises(ValueError, match="qsep is 3"):
+        index.bm25()(missing.assign(qsep=3))
 
 
 def test_very_long_queries(index):

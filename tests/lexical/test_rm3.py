@@ -41,6 +41,16 @@ def test_worked_out_by_hand(index):
     assert sum(found["query_toks"][0].values()) == pytest.approx(1)
 
 
+def test_scores_below_zero_say_nothing(index):
+    # shares made of -1 and -3 would be 1/4 and 3/4: the worse document counted three times as much
+    below = index.rm3(original_query_weight=0.5)(results(("1", "d1", -1.0, 0), ("1", "d2", -3.0, 1)))
+    assert below["query_toks"][0] == pytest.approx({"dune": 1 / 3, "spice": 1 / 6})
+    mixed = index.rm3(original_query_weight=0.0)(results(("1", "d1", 6.0, 0), ("1", "d2", -2.0, 1)))
+    assert mixed["query_toks"][0] == pytest.approx({"spice": 3 / 5, "sand": 1 / 5, "worm": 1 / 5})
+    with pytest.raises(ValueError, match="score of qid '1' is NaN"):
+        index.rm3()(results(("1", "d1", 6.0, 0), ("1", "d2", float("nan"), 1)))
+
+
 def test_pruned_as_in_anserini(index):
     # of each document the two most frequent terms, equal ones by the alphabet: d1 spice 3/4, sand 1/4;
     # d2 sand 2/3, house 1/3
