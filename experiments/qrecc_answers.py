@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all)")
     parser.add_argument("--seeds", default="1,2,3", help="seeds of the training (default 1,2,3)")
     parser.add_argument(
-        "--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, the lowest ones (default 6)"
+        "--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, evenly spaced (default 6)"
     )
     parser.add_argument("--epochs", type=int, default=3, help="passes over the questions on dev, at most (default 3)")
     parser.add_argument("--steps", type=int, help="training steps; by default as found on dev")
@@ -258,12 +258,13 @@ class Experiment:
                 out=target,
                 seed=DEV_SEED,
                 dev=dev,
+                form=cs.form(cs.X, **form_options(minilm(1).tokenizer)),
                 metric="RR",
                 eval_every=math.ceil(per_epoch / 2),
                 **options,
             )
             curve = [json.loads(line) for line in (target / "dev_curve.jsonl").read_text(encoding="utf-8").splitlines()]
-            best = max((point for point in curve if point.get("step")), key=lambda point: point["RR"])
+            best = max((point for point in curve if point["step"] and "RR" in point), key=lambda point: point["RR"])
             write_json(
                 path,
                 {
@@ -292,8 +293,9 @@ class Experiment:
     # -- training
 
     def _trained(self, row: Row, seed: int, training: dict[str, Any], timings: dict[str, float]) -> cs.BiEncoder:
-        target = self.out / "models" / f"{_slug(row.name)}.seed{seed}"
         pairs = self._pairs(row, seed, timings)
+        made_of = _digest([pairs.fingerprint, training, self.init_hash(), row.options])
+        target = self.out / "models" / f"{_slug(row.name)}.seed{seed}.{made_of[:8]}"
         options = dict(training)
         begun = target.exists() or target.with_name(f"{target.name}.training").exists()
         with timed({} if begun else timings, "training"):  # what a killed run left is no measure of the whole
@@ -308,12 +310,15 @@ class Experiment:
         """The training pairs of a row; mined once, then opened."""
         topics, qrels, corpus = (part["train"] for part in (self.data.topics, self.data.qrels, self.data.corpus))
         known = self.out / "pairs" / f"{_slug(row.name)}.seed{seed}"
+        asked = _digest([self.settings, repr(row), seed, POOL])
         if row.negatives == "model":  # these depend on the in-batch model
-            known = known.with_name(f"{known.name}.{self.init_hash()[:8]}.{self.steps()}")
-        cost = known.with_name(f"{known.name}.seconds.json")
-        if row.negatives == "model" and known.is_dir() and cost.is_file():
-            timings.update(json.loads(cost.read_text(encoding="utf-8")))
-            return cs.TrainingPairs(known)
+            asked = _digest([asked, self.init_hash(), self.training(self.steps())])
+        note = known.with_name(f"{known.name}.json")
+        if note.is_file() and known.is_dir():
+            before = json.loads(note.read_text(encoding="utf-8"))
+            if before["asked"] == asked:
+                timings.update(before["timings"])
+                return cs.TrainingPairs(known)
         if row.negatives == "model" and model is None:
             model = self._trained(ROWS[0], seed, self.training(self.steps()), {})
         with timed(timings, "mining"), temporary() as folder:
@@ -330,7 +335,8 @@ class Experiment:
                 out=known,
                 overwrite=known.is_dir(),
             )
-        write_json(cost, {name: value for name, value in timings.items() if name.startswith("mining")})
+        cost = {name: value for name, value in timings.items() if name.startswith("mining")}
+        write_json(note, {"asked": asked, "timings": cost})
         return pairs
 
     def _miner(self, name: str, folder: Path, seed: int, model: cs.BiEncoder | None) -> Any:
@@ -408,7 +414,7 @@ class Experiment:
 
     def _run(self, name: str, seed: int, settings: dict[str, Any], run: Callable[[dict[str, float]], Study]) -> None:
         folder = self.out / "rows" / f"{_slug(name)}.seed{seed}"
-        fingerprint = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode("utf-8")).hexdigest()[:16]
+        fingerprint = _digest(settings)
         done = folder / "row.json"
         if done.is_file():
             if json.loads(done.read_text(encoding="utf-8"))["fingerprint"] == fingerprint:
@@ -441,6 +447,10 @@ class Experiment:
                 },
             )
         say(f"{name}, seed {seed}: " + ", ".join(f"{key} {value:.1f}" for key, value in timings.items()))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode("utf-8")).hexdigest()[:16]
 
 
 def _slug(name: str) -> str:
