@@ -157,7 +157,7 @@ def _decode(
         if len(active) == 0:
             break
         last = chosen[:, None]
-        if fill is None and _filled(len(active)) <= 0.75 * len(row_of):
+        if fill is None and _filled(len(active)) < len(row_of):
             rows = np.concatenate([active, np.full(_filled(len(active)) - len(active), active[0])])
             kept = torch.from_numpy(rows).to(device)
             row_of = np.where(np.arange(len(rows)) < len(active), row_of[rows], -1)
