@@ -72,8 +72,9 @@ class DenseIndexer(pt.Indexer):
         work.finish(list(docnos))
         dimensions = work.dimensions or (0 if index.encoder is None else index.encoder.dimensions)
         meta = metadata(
-            index, dimensions=dimensions, count=len(docnos), collection=digest.hexdigest(), max_norm=max_norm, cut=work.cut
-        )
+            index, dimensions=dimensions, count=len(docnos), collection=digest.hexdigest(), max_norm=max_norm,
+            cut=work.cut,
+        )  # fmt: skip
         write_json(work.folder / "pt_meta.json", meta)
         if path.exists():
             shutil.rmtree(path)

@@ -135,13 +135,13 @@ class Reading(QueryTerms):
         self._stored = {name: Strings(path, f"stored.{name}") for name in meta["text_field"] if meta["store_text"]}
         block_offsets, block_ids, block_sizes = self.blocks
         forward_offsets, forward_terms, forward_tfs = self._forward
-        lengths = [
+        lengths: list[tuple[Any, ...]] = [
             (meta["num_docs"], self.lengths, self.docnos, forward_offsets[1:], *self._stored.values()),
             (meta["num_terms"], self.lexicon, self.offsets[1:], block_offsets[1:]),
             (meta["num_postings"], self.docs, self.tfs, forward_terms, forward_tfs),
             (len(block_ids), block_sizes),
         ]
-        ends = [
+        ends: list[tuple[Any, ...]] = [
             (meta["num_postings"], self.offsets[-1:], forward_offsets[-1:]),
             (len(block_ids), block_offsets[-1:]),
         ]

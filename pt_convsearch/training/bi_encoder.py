@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -179,25 +180,27 @@ def train(
     work = target.with_name(f"{target.name}.training")
     if not overwrite and finished(target, settings):
         return opened(target, settings)
-    resume = prepare(work, settings, overwrite)
-    with quiet():
-        trainer = make_trainer(
-            model,
-            pairs,
-            settings,
-            (query, passage),
-            work,
-            evaluator=evaluator,
-            loss=loss,
-            refresh=refresh,
-            num_workers=num_workers,
-            options=trainer_options or {},
-            callbacks=callbacks,
-            verbose=verbose,
-            resume=resume,
-        )
-        trainer.train(resume_from_checkpoint=resume)
-        if trainer.is_world_process_zero():
-            keep(trainer, model, target, work, settings, pairs, init)
-    trainer.accelerator.wait_for_everyone()
+    alone = _files.alone(work) if processes() == 1 else contextlib.nullcontext()
+    with alone:
+        resume = prepare(work, settings, overwrite)
+        with quiet():
+            trainer = make_trainer(
+                model,
+                pairs,
+                settings,
+                (query, passage),
+                work,
+                evaluator=evaluator,
+                loss=loss,
+                refresh=refresh,
+                num_workers=num_workers,
+                options=trainer_options or {},
+                callbacks=callbacks,
+                verbose=verbose,
+                resume=resume,
+            )
+            trainer.train(resume_from_checkpoint=resume)
+            if trainer.is_world_process_zero():
+                keep(trainer, model, target, work, settings, pairs, init)
+        trainer.accelerator.wait_for_everyone()
     return opened(target, settings)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyterrier as pt
-from transformers import EarlyStoppingCallback, PrinterCallback
+from transformers import PrinterCallback
 
 from pt_convsearch import _files
 from pt_convsearch.negatives import TrainingPairs
@@ -18,7 +18,7 @@ from .data import Collator, EpochBatches, Examples
 from .refresh import Refresh
 from .runs import BEFORE, CURVE
 from .selection import DevRetrieval, encoder_of
-from .trainer import Curve, LastStep, PairsTrainer
+from .trainer import Curve, LastStep, PairsTrainer, Patience
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -69,7 +69,7 @@ def make_trainer(
     if evaluator is not None:
         extra.append(LastStep())
     if settings["patience"] is not None:
-        extra.append(EarlyStoppingCallback(early_stopping_patience=settings["patience"]))
+        extra.append(Patience(early_stopping_patience=settings["patience"]))
     if refresh is not None:
 
         def encoder(current: Any) -> BiEncoder:

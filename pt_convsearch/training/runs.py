@@ -35,7 +35,10 @@ def finished(target: Path, settings: dict[str, Any]) -> bool:
     known = target / SETTINGS
     if not known.is_file():
         raise FileExistsError(f"{target} exists and is no model of cs.train: choose another folder")
-    different = differing(json.loads(known.read_text(encoding="utf-8")), settings)
+    stored = _files.json_or_none(known)
+    if not isinstance(stored, dict):
+        raise ValueError(f"{known} is cut or changed: choose another folder, or overwrite=True")
+    different = differing(stored, settings)
     if different:
         raise ValueError(
             f"{target} was trained with other settings ({', '.join(different)}): "
@@ -52,10 +55,9 @@ def prepare(work: Path, settings: dict[str, Any], overwrite: bool) -> str | None
     state = PartialState() if processes() > 1 else None
     if state is None or state.is_main_process:
         known = work / SETTINGS
-        same = known.is_file() and json.loads(known.read_text(encoding="utf-8")) == settings
-        if work.exists() and (overwrite or not same):
+        if work.exists() and any(work.iterdir()) and (overwrite or _files.json_or_none(known) != settings):
             logger.info("%s is of another training: beginning anew", work)
-            shutil.rmtree(work)
+            _files.clear(work)
         for partial in work.glob("checkpoint-*.partial"):
             shutil.rmtree(partial)
         _files.write_json(known, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformerTrainer
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pt_convsearch import _files
@@ -99,6 +100,23 @@ class LastStep(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step >= state.max_steps:
             control.should_evaluate = True
+
+
+class Patience(EarlyStoppingCallback):
+    """Stops after so many dev measures without a better one, those before a kill counted: a checkpoint forgets them."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)
+        name = f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}"
+        sign = 1.0 if args.greater_is_better else -1.0
+        best, self.early_stopping_patience_counter = -math.inf, 0
+        for entry in state.log_history:
+            if name in entry:
+                better = sign * entry[name] > best
+                best = max(best, sign * entry[name])
+                self.early_stopping_patience_counter = 0 if better else self.early_stopping_patience_counter + 1
 
 
 class Curve(TrainerCallback):

@@ -221,6 +221,40 @@ def test_early_stopping(pairs: cs.TrainingPairs, collection: Any, tiny_bert: str
     assert list(curve(tmp_path / "m")) == [0, 1, 2, 3]  # the first is the best, two more are not better
 
 
+def test_patience_is_not_forgotten_by_a_kill(
+    pairs: cs.TrainingPairs, collection: Any, tiny_bert: str, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "init": tiny_bert, "dev": collection.all, "max_steps": 40, "eval_every": 1, "patience": 3,
+        **OPTIONS, "learning_rate": 1e-9,
+    }  # fmt: skip
+    cs.train(pairs, out=tmp_path / "whole", **given)
+    assert list(curve(tmp_path / "whole")) == [0, 1, 2, 3, 4]  # the first is the best, three more are not better
+    with pytest.raises(KeyboardInterrupt):
+        cs.train(pairs, out=tmp_path / "m", callbacks=[Watch(crash_after=3)], **given)
+    cs.train(pairs, out=tmp_path / "m", **given)
+    assert curve(tmp_path / "m") == curve(tmp_path / "whole")
+    assert same_weights(tmp_path / "m", tmp_path / "whole")
+
+
+def test_settings_that_were_cut(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
+    (tmp_path / "m.training").mkdir()
+    (tmp_path / "m.training" / "training.json").write_text("{", encoding="utf-8")
+    cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, **OPTIONS)
+    (tmp_path / "m" / "training.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"training\.json is cut or changed"):
+        cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, **OPTIONS)
+
+
+def test_two_runs_do_not_train_into_one_folder(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
+    class Another(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            with pytest.raises(RuntimeError, match="written by another run"):
+                cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, **OPTIONS)
+
+    cs.train(pairs, init=tiny_bert, out=tmp_path / "m", max_steps=1, callbacks=[Another()], **OPTIONS)
+
+
 def test_dev_by_candidates_and_of_questions_without_a_query(
     pairs: cs.TrainingPairs, collection: Any, tiny_bert: str, tmp_path: Path
 ) -> None:
