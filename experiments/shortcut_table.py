@@ -378,7 +378,7 @@ class Table:
                 continue
             say(f"fixing the budget on dev: learning rate {rate}, {count} steps")
             trial = {"learning_rate": rate, "max_steps": count}
-            self._trained(ROWS[0], BUDGET_SEED, trial, CostMeter(), evaluations=1)
+            self._trained(ROWS[0], BUDGET_SEED, trial, CostMeter())
             curve = _curve(self._model_folder(ROWS[0], BUDGET_SEED, trial))
             self._drop_model(ROWS[0], BUDGET_SEED, trial)
             best = max(point["R@5"] for point in curve if point["step"] and "R@5" in point)
@@ -398,9 +398,7 @@ class Table:
     def _start(self) -> Any:
         return minilm(self.layers) if self.setup.init == "minilm" else self.setup.init
 
-    def _trained(
-        self, row: Row, seed: int, budget: Mapping[str, Any], meter: CostMeter, evaluations: int | None = None
-    ) -> cs.BiEncoder:
+    def _trained(self, row: Row, seed: int, budget: Mapping[str, Any], meter: CostMeter) -> cs.BiEncoder:
         options = {**self.setup.options, **budget}
         options["batch_size"] *= row.batches
         if "model" in (row.negatives or ""):  # the model that mines is no part of the mining
@@ -415,7 +413,7 @@ class Table:
             with meter.measure("training", items=steps * options["batch_size"], unit="questions"):
                 return cs.train(
                     pairs, init=self._start(), out=self._model_folder(row, seed, budget), seed=seed, dev=self.dev,
-                    metric="R@5", eval_every=math.ceil(steps / (evaluations or self.setup.evaluations)), **options,
+                    metric="R@5", eval_every=math.ceil(steps / self.setup.evaluations), **options,
                 )  # fmt: skip
 
     def _pairs(self, row: Row, seed: int, budget: Mapping[str, Any], folder: Path) -> cs.TrainingPairs:

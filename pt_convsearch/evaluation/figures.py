@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CURVE = "dev_curve.jsonl"
 _LOOK = {  # marker, size, colour, order: also told apart without colours
-    "other": (".", 14, "0.75", 1),
+    "other": (".", 40, "0.75", 1),
     "shortcut": ("^", 34, "tab:red", 2),
     "gold": ("*", 130, "tab:green", 3),
     "query": ("X", 80, "tab:blue", 4),
