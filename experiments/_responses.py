@@ -145,8 +145,9 @@ class Bench:
             pairs, init=given.init or str(self.start(separators=True)), out=self.out / "models" / name, form=form,
             dev=(self.held_out, self.train_qrels, self.train_corpus, dev[["qid", "docno"]]), metric="AP",
             max_steps=given.steps, batch_size=given.batch_size, eval_every=given.eval_every, scale=given.scale,
-            learning_rate=given.learning_rate, weight_decay=0.01, warmup=0.1, similarity=given.similarity, seed=given.seed,
+            learning_rate=given.learning_rate, weight_decay=0.01, warmup=0.1, similarity=given.similarity,
             max_query_length=given.max_query_length, max_passage_length=given.max_passage_length, max_grad_norm=1.0,
+            seed=given.seed,
         )  # fmt: skip
         self.notes |= {"short of negatives": len(pairs.shortages()), "training pairs": len(pairs)}
         return self.dense(name, model, SEPARATORS)
@@ -170,7 +171,8 @@ def rm3(bench: Bench) -> Ranking:
     for docs, terms, weight in product((5, 10, 15), (5, 10, 15), (0.5, 0.7)):
         setting = {"fb_docs": docs, "fb_terms": terms, "original_query_weight": weight}
         run = system(100, **setting)(bench.held_out)
-        scores[json.dumps(setting)] = float(evaluate(run, bench.train_qrels, RR, qids=bench.held_out["qid"]).iloc[:, 0].mean())
+        values = evaluate(run, bench.train_qrels, RR, qids=bench.held_out["qid"])
+        scores[json.dumps(setting)] = float(values.iloc[:, 0].mean())
     best = max(scores, key=scores.__getitem__)
     bench.notes |= {"tuned": json.loads(best), "held-out RR": scores[best]}
     return bench.searched(lambda depth: system(depth, **json.loads(best)))
@@ -193,7 +195,8 @@ def expanded(bench: Bench, target: str) -> Ranking:
     documents = list(expander.transform_iter(bench.corpus))
     terms = cs.expansion_terms(documents)
     bench.notes["terms"] = cs.expansion_summary(terms).round(4).to_dict()
-    write_json(bench.out / f"{name}.examples.json", [{k: d[k] for k in ("text_0", "expansion")} for d in documents[:20]])
+    examples = [{key: document[key] for key in ("text_0", "expansion")} for document in documents[:20]]
+    write_json(bench.out / f"{name}.examples.json", examples)
     index = bench.bm25_index(name, documents)
     return bench.searched(lambda depth: bench.form() >> index.bm25(num_results=depth))
 
@@ -282,7 +285,8 @@ def e6(bench: Bench) -> Ranking:
 
 def _replier(bench: Bench) -> str:
     given = bench.options
-    turned = pd.DataFrame({"query": bench.train["answer"], "qhistory": [[]] * len(bench.train), "answer": bench.train["query"]})
+    train = bench.train
+    turned = pd.DataFrame({"query": train["answer"], "qhistory": [[]] * len(train), "answer": train["query"]})
     cs.train_resp2ctxt(
         turned, "last_utterance", init=given.seq2seq_init or seq2seq_start(bench), out=bench.out / "models" / "replies",
         max_steps=given.seq2seq_steps, epochs=2, batch_size=given.seq2seq_batch_size, max_target_length=40,

@@ -1,20 +1,20 @@
 """Full-rank retrieval of responses: sparse, expanded and dense, and why harder negatives can hurt (Penha & Hauff).
 
     python experiments/response_retrieval.py --data irc-dialogues --out out/responses --quick
-    python experiments/response_retrieval.py --data irc-dialogues --out out/responses --rows bm25,rm3,resp2ctxt,resp2ctxt_lu
+    python experiments/response_retrieval.py --data irc-dialogues --out out/responses --rows bm25,rm3,resp2ctxt
     python experiments/response_retrieval.py --data MANtIS --dataset mantis --split test --paper --out out/mantis
 
 Given a dialogue so far, find the response that followed among all responses of the training split and of the one that
-is searched. One row each, a row that is done is not run again, and the tables show the rows there are. Two judgments: "own-id",
-relevant is the response that followed (R@k); "equal-text", every response of equal text is (Success@k; the paper's). Beside
-full rank stands R_n@k: the response among n-1 random ones. Settings and checkpoints are chosen on training dialogues that are held out,
-never on the split that is searched. ``--paper`` takes the paper's settings, for a GPU.
+is searched. One row each, a row that is done is not run again, and the tables show the rows there are. Two judgments:
+"own-id", relevant is the response that followed (R@k); "equal-text", every response of equal text is (Success@k, the
+paper's). Beside full rank stands R_n@k: the response among n-1 random ones. Settings and checkpoints are chosen on
+training dialogues that are held out, never on the split that is searched. ``--paper`` takes the paper's settings, for
+a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import hashlib
 import json
 import time
@@ -66,9 +66,9 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a cut of the data and few steps: minutes, not for claims")
     parser.add_argument("--paper", action="store_true", help="the paper's models and hyper-parameters (a GPU)")
-    parser.add_argument("--external", type=Path, help="responses of other conversations for E5: JSON Lines of docno and text")
+    parser.add_argument("--external", type=Path, help="E5: responses of other conversations, JSON Lines of docno, text")
     parser.add_argument("--generator", help="the model that writes E6's negatives; by default one is trained")
-    parser.add_argument("--init", help="start of the fine-tuning, e.g. a model that cs.train made of MS MARCO's triples")
+    parser.add_argument("--init", help="start of the fine-tuning: what cs.train made of MS MARCO, say")
     parser.add_argument("--pooling", choices=["mean", "cls"], help="of an encoder that does not say")
     parser.add_argument("--num-candidates", type=int, default=10, help="n of R_n@k")
     for name, (full, quick, paper) in DEFAULTS.items():
@@ -96,12 +96,13 @@ def loaded(options: argparse.Namespace) -> Bench:
     topics, corpus = data.get_topics(), list(data.get_corpus_iter())
     task = training.task()
     order = task.topics["conversation_id"].map(lambda name: hashlib.blake2b(str(name).encode()).hexdigest())
-    train = task.topics.assign(order=order).sort_values("order", kind="stable").drop(columns="order").reset_index(drop=True)
+    train = task.topics.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
     held = train["conversation_id"].isin(train["conversation_id"].iloc[: options.held_out])
     held_out, train = train[held].reset_index(drop=True), train[~held].reset_index(drop=True)
     train = train if options.train_contexts is None else train.iloc[: options.train_contexts].reset_index(drop=True)
     if options.test_contexts is not None:
-        topics = topics.sample(min(options.test_contexts, len(topics)), random_state=1).sort_index().reset_index(drop=True)
+        some = topics.sample(min(options.test_contexts, len(topics)), random_state=1)
+        topics = some.sort_index().reset_index(drop=True)
         asked = set(data.get_qrels().query("qid in @topics.qid")["docno"]) | set(held_out["qid"]) | set(train["qid"])
         corpus = [document for document in corpus if document["docno"] in asked]
     kept = {document["docno"] for document in corpus} | set(train["qid"])
@@ -145,10 +146,9 @@ def write_tables(bench: Bench) -> None:
     for document in bench.corpus:
         texts.setdefault(document["text"], []).append(document["docno"])
     text_of = {document["docno"]: document["text"] for document in bench.corpus}
-    equal = pd.DataFrame(
-        [(qid, copy_of, 1) for qid, docno in zip(bench.qrels["qid"], bench.qrels["docno"], strict=True) for copy_of in texts[text_of[docno]]],
-        columns=["qid", "docno", "label"],
-    )
+    own = list(zip(bench.qrels["qid"], bench.qrels["docno"], strict=True))
+    copies = [(qid, copied, 1) for qid, docno in own for copied in texts[text_of[docno]]]
+    equal = pd.DataFrame(copies, columns=["qid", "docno", "label"])
     n = bench.options.num_candidates
     asked = [
         ("own-id", "runs", bench.qrels, {"R@1": R @ 1, "R@10": R @ 10, "RR": RR}),
@@ -161,21 +161,23 @@ def write_tables(bench: Bench) -> None:
         values = cs.Experiment(runs, bench.topics, qrels, list(measures.values()), perquery=True)
         named = {str(measure): name for name, measure in measures.items()}
         values["measure"] = values["measure"].map(named)
-        table = superscripts(values) if len(runs) > 1 else values.pivot_table("value", "name", "measure", sort=False).round(3)
+        table = values.pivot_table("value", "name", "measure", sort=False).round(3)
+        table = superscripts(values) if len(runs) > 1 else table
         parts.append(f"### {judgment}\n\n{tabulate(table, headers='keys', tablefmt='pipe', disable_numparse=True)}\n")
-        means = values.groupby(["name", "measure"], sort=False)["value"].agg(["mean", "size"]).reset_index()
-        rows += [(row.name_, judgment, row.measure, row.mean_, row.n) for row in means.set_axis(["name_", "measure", "mean_", "n"], axis=1).itertuples()]
+        for (name, measure), value in values.groupby(["name", "measure"], sort=False)["value"]:
+            rows.append((name, judgment, measure, float(value.mean()), len(value)))
     missing = [title[name] for name in ROWS if name not in there]
     note = (
-        f"n = {len(bench.topics):,} contexts, {len(bench.corpus):,} responses, seed {bench.options.seed}. Letters: significantly better than these rows "
-        "(paired t-test, 0.95, Bonferroni over all pairs of rows of a measure). "
+        f"n = {len(bench.topics):,} contexts, {len(bench.corpus):,} responses, seed {bench.options.seed}. Letters: "
+        "significantly better than these rows (paired t-test, 0.95, Bonferroni over all pairs of rows of a measure). "
         + (f"Not run here: {'; '.join(missing)}." if missing else "")
     )
     with writing_text(out / "tables.md") as handle:
         handle.write("\n".join([*parts, note, ""]))
     print("\n".join([*parts, note]))
-    seconds = {name: json.loads((out / "rows" / f"{name}.json").read_text(encoding="utf-8"))["seconds"] for name in there}
-    settings = {key: copy.copy(value) for key, value in vars(bench.options).items() if key != "out"}
+    notes = {name: json.loads((out / "rows" / f"{name}.json").read_text(encoding="utf-8")) for name in there}
+    seconds = {name: note["seconds"] for name, note in notes.items()}
+    settings = {key: value for key, value in vars(bench.options).items() if key != "out"}
     frame = pd.DataFrame(rows, columns=["system", "group", "measure", "value", "n"])
     write_results(out, frame, settings={key: str(value) for key, value in settings.items()}, timings=seconds)
     write_sheet(bench)

@@ -19,8 +19,8 @@ def dialogues() -> list[dict[str, Any]]:
     """Twelve dialogues: the second response names the problem, the last is said by everybody."""
     found = []
     for problem in PROBLEMS:
-        texts = f"my {problem} is down", f"which {problem} driver", "no idea", f"try lspci for {problem}", "works now", "np"
-        said = list(zip("ababab", texts, strict=True))
+        named = f"my {problem} is down", f"which {problem} driver", "no idea", f"try lspci for {problem}"
+        said = list(zip("ababab", [*named, "works now", "np"], strict=True))
         utterances = [{"speaker": speaker, "text": text} for speaker, text in said]
         found.append({"dialogue_id": problem, "utterances": utterances})
     return found
