@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from pt_convsearch._files import json_or_none
 from pt_convsearch._stage import Stage
 
 from ._texts import TextStore
@@ -68,8 +69,11 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
         yield from _pieces(value.identity(), above)
     elif isinstance(value, pt.Artifact):
         yield _named(value)
-        if isinstance(value.path, Path) and (value.path / "pt_meta.json").is_file():
-            yield (value.path / "pt_meta.json").read_text(encoding="utf-8")
+        if isinstance(value.path, Path):
+            meta = json_or_none(value.path / "pt_meta.json")
+            if isinstance(meta, dict):
+                meta.pop("build", None)  # an index that was built again from the same collection is the same
+            yield json.dumps(meta, sort_keys=True)
     elif isinstance(value, Stage):
         yield type(value).__qualname__
         yield from _pieces(value._identity(), above)
@@ -84,8 +88,23 @@ def _pieces(value: Any, above: tuple[int, ...]) -> Iterator[str]:
         yield _ADDRESS.sub(
             "", f"{value.__module__}.{value.__qualname__}:{code.co_code.hex()}:{code.co_consts!r}:{code.co_names}"
         )
+        # what the function was given when it was made: the same code with another threshold is another miner
+        yield from _pieces([value.__defaults__, value.__kwdefaults__, *_closure(value)], above)
     else:
         yield _named(value)
+
+
+def _closure(function: Any) -> list[Any]:
+    """The settings among what a function closes over; lists and the like may be what it remembers."""
+    found = []
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        if isinstance(value, str | int | float | Path | np.generic | pt.Transformer) or callable(value):
+            found.append(value)
+    return found
 
 
 def _knows_itself(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Parts:
     """Finished batches beside the set that is being mined (``<out>.mining``), each renamed into place when it is whole.
 
-    Parts of another mining are discarded; so is a part that cannot be read.
+    Parts of another mining are discarded; so is a part that cannot be read. Two minings at once are refused.
 
     Args:
         target: the folder of the set to be.
@@ -34,14 +35,14 @@ class Parts:
         self.settings = settings
         self.fresh = fresh
         self.done: list[tuple[int, int]] = []
+        self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Parts:
+        self._held.enter_context(_files.alone(self.folder))
         known = self.folder / "settings.json"
-        same = known.is_file() and json.loads(known.read_text(encoding="utf-8")) == self.settings
-        if self.folder.exists() and (self.fresh or not same):
+        if any(self.folder.iterdir()) and (self.fresh or _files.json_or_none(known) != self.settings):
             logger.info("%s is of another mining: starting anew", self.folder)
-            shutil.rmtree(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+            _files.clear(self.folder)
         _files.write_json(known, self.settings)
         found = len(list(self.folder.glob("*.parquet")))
         if found:
@@ -52,6 +53,7 @@ class Parts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Parts stay where a run fails: the next one goes on from them."""
+        self._held.close()
 
     def has(self, start: int, stop: int) -> bool:
         """Whether the batch of questions ``start`` to ``stop`` is finished; a damaged one is removed."""

@@ -82,7 +82,9 @@ class TrainingPairs(pt.Artifact):
             raise FileNotFoundError(
                 f"{self._folder} holds no mined training set (no {META}): make one with cs.training_pairs(…, out=…)"
             )
-        self._meta = json.loads(meta.read_text(encoding="utf-8"))
+        self._meta = _files.json_or_none(meta)
+        if not isinstance(self._meta, dict) or not {"settings", "counts", "files"} <= set(self._meta):
+            raise ValueError(f"{meta} is cut or changed: mine the set again with cs.training_pairs(…)")
         for name, known in self._meta["files"].items():
             file = self._folder / name
             if not file.is_file() or file.stat().st_size != known["bytes"] or _files.sha256(file) != known["sha256"]:

@@ -389,6 +389,50 @@ def test_a_killed_mining_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert not (tmp_path / "pairs.mining").exists()
 
 
+def test_the_threshold_of_a_function_of_ones_own_counts(tmp_path: Path) -> None:
+    """Its code is the same, and so is what it finds for the control questions."""
+
+    def above(threshold: float) -> Any:
+        return ALL >> pt.apply.generic(lambda found: found[found["score"] > threshold])
+
+    made(out=tmp_path / "p", negatives=above(0.0))
+    assert len(made(out=tmp_path / "p", negatives=above(0.0)))
+    with pytest.raises(ValueError, match=r"other settings \(miner\)"):
+        made(out=tmp_path / "p", negatives=above(1e-9))
+
+
+def test_an_index_built_again_from_the_same_collection_is_the_same_miner(tmp_path: Path) -> None:
+    def index(corpus: list[dict[str, str]], **options: Any) -> pt.Transformer:
+        return cs.BM25Index(tmp_path / "i", overwrite=True, **options).index(corpus).bm25(num_results=5)
+
+    first = made(out=tmp_path / "p", negatives=index(CORPUS))
+    assert made(out=tmp_path / "p", negatives=index(CORPUS)).fingerprint == first.fingerprint
+    with pytest.raises(ValueError, match=r"other settings \(.*miner"):
+        made(out=tmp_path / "p", negatives=index(CORPUS, stemmer=None))
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]"])
+def test_metadata_that_was_cut(tmp_path: Path, content: str) -> None:
+    whole = made(out=tmp_path / "p")
+    (tmp_path / "p" / "pt_meta.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"pt_meta\.json is cut or changed"):
+        cs.TrainingPairs(tmp_path / "p")
+    (tmp_path / "p.mining").mkdir()
+    (tmp_path / "p.mining" / "settings.json").write_text(content, encoding="utf-8")
+    assert made(out=tmp_path / "p").fingerprint == whole.fingerprint
+    assert not (tmp_path / "p.mining").exists()
+
+
+def test_two_runs_do_not_mine_into_one_folder(tmp_path: Path) -> None:
+    def another(found: pd.DataFrame) -> pd.DataFrame:
+        if (tmp_path / "p.mining").exists():
+            with pytest.raises(RuntimeError, match="written by another run"):
+                made(out=tmp_path / "p", negatives=ALL)
+        return found
+
+    made(out=tmp_path / "p", negatives=ALL >> pt.apply.generic(another))
+
+
 # -- surface ---------------------------------------------------------------------------------------------------------
 
 
