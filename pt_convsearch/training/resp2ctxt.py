@@ -146,6 +146,7 @@ def train_resp2ctxt(
     if overwrite or not finished(folder, settings):
         rows = training_rows(generator, pairs, max_source_length, target_length)
         dev_rows = None if dev_pairs is None else training_rows(generator, dev_pairs, max_source_length, target_length)
+        place = None if torch.cuda.is_available() and device != "cpu" else "cpu"
         named = init if isinstance(init, str | os.PathLike) else type(init).__name__
 
         def write(temporary: Path, best: Mapping[str, Any] | None) -> None:
@@ -162,7 +163,7 @@ def train_resp2ctxt(
             Seq2SeqTrainer, generator.model, rows, dev_rows,
             DataCollatorForSeq2Seq(generator.tokenizer, model=generator.model), settings, target=folder,
             work=folder.with_name(f"{folder.name}.training"), greater_is_better=False, write=write, overwrite=overwrite,
-            verbose=verbose, device=None if torch.cuda.is_available() and device != "cpu" else "cpu", options=trainer_options or {}, callbacks=callbacks,
+            verbose=verbose, device=place, options=trainer_options or {}, callbacks=callbacks,
             more={"processing_class": generator.tokenizer},
         )  # fmt: skip
     return Resp2Ctxt(str(folder), device=device)
@@ -176,7 +177,9 @@ def source_target_pairs(
     Raises:
         ValueError: there is none, or a frame without answers.
     """
-    dialogues = dialogues.task() if callable(getattr(dialogues, "task", None)) else dialogues
+    as_task = getattr(dialogues, "task", None)
+    if not isinstance(dialogues, pd.DataFrame) and callable(as_task):
+        dialogues = as_task()
     if isinstance(dialogues, Task):
         topics = dialogues.topics
     elif isinstance(dialogues, pd.DataFrame) and "qhistory" in dialogues.columns:

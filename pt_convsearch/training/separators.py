@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .towers import starting_model
 
@@ -13,8 +13,8 @@ def with_separators(
     model: Any,
     tokens: Sequence[str] = ("[U]", "[T]"),
     *,
-    pooling: str | None = None,
-    similarity: str | None = None,
+    pooling: Literal["cls", "mean"] | None = None,
+    similarity: Literal["dot", "cosine"] | None = None,
     device: str | None = None,
 ) -> Any:
     """A copy of an encoder whose tokenizer knows the separators: the start of a fine-tuning on contexts joined by them.
