@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -179,7 +180,7 @@ class Building:
         """Compare docnos over shards, write what is known of the whole, then the manifest, and give it its name."""
         build = uuid.uuid4().hex
         folders = [self.root.local(shard.name, shard.files, build=shard.digest) for shard in shards]
-        check_distinct(self.recipe.docnos(folder) for folder in folders)
+        check_distinct([functools.partial(self.recipe.docnos, folder) for folder in folders])
         firsts = itertools.accumulate((shard.num_docs for shard in shards), initial=0)
         placed = [Shard(**{**shard.__dict__, "first": first}) for shard, first in zip(shards, firsts, strict=False)]
         self.root.remove("statistics")
@@ -267,24 +268,27 @@ def _dicts(docs: Iterable[dict[str, Any]] | pd.DataFrame) -> Iterator[dict[str, 
         yield from docs.iloc[start : start + 10_000].to_dict("records")  # type: ignore[misc]
 
 
-def check_distinct(docnos: Iterable[Sequence[str]]) -> None:
-    """Raises ValueError where a docno stands in more than one shard; the message names the first three."""
-    hashes, names = [], []
-    for part in docnos:
-        values = np.asarray(part, dtype=object)
-        names.append(part)
-        hashes.append(pd.util.hash_array(values, categorize=False) if len(values) else np.empty(0, dtype=np.uint64))
-    if not hashes:
-        return
+def check_distinct(docnos: Sequence[Callable[[], Sequence[str]]]) -> None:
+    """Raises ValueError where a docno stands in more than one place; the message names the first three.
+
+    Args:
+        docnos: per shard, what gives its docnos: hashes are held of all, the docnos of one shard at a time.
+    """
+    hashes = [np.empty(0, dtype=np.uint64)]
+    for read in docnos:
+        values = np.asarray(read(), dtype=object)
+        hashes.append(pd.util.hash_array(values, categorize=False) if len(values) else hashes[0])
+    starts = np.cumsum([len(part) for part in hashes])
     together = np.concatenate(hashes)
     order = np.argsort(together, kind="stable")
     same = together[order[1:]] == together[order[:-1]]
     suspects = np.unique(np.concatenate([order[1:][same], order[:-1][same]]))
-    if not len(suspects):
-        return
-    starts = np.concatenate([[0], np.cumsum([len(part) for part in hashes])])
     shard = np.searchsorted(starts, suspects, side="right") - 1
-    found = pd.Series([str(names[s][i - starts[s]]) for s, i in zip(shard.tolist(), suspects.tolist(), strict=True)])
+    names: list[str] = []
+    for number in np.unique(shard).tolist():
+        values = docnos[number]()
+        names += [str(values[i]) for i in (suspects[shard == number] - starts[number]).tolist()]
+    found = pd.Series(names, dtype=str)
     repeated = found[found.duplicated()].drop_duplicates().tolist()
     if repeated:
         raise ValueError(f"docno {first_three(repeated)} came more than once ({len(repeated)} such): keep one of each")

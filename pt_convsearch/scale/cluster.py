@@ -40,6 +40,10 @@ def connect(**options: Any) -> Any:
     ray = ray_module("running on several machines")
     if not ray.is_initialized():
         local = not (options.get("address") or os.environ.get("RAY_ADDRESS"))
+        if local and options.keys() & {"num_cpus", "num_gpus", "resources", "object_store_memory"}:
+            options["address"] = (
+                "local"  # else Ray would join one that runs on this machine, which takes no such option
+            )
         defaults: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
         if local:
             defaults["include_dashboard"] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Iterator
@@ -96,7 +97,7 @@ def encode(
     read = source(corpus, work.child("input"), fields, storage_options)
     reader = _Reader(read, fields, encoder.title_field, encoder.title_separator, parts.finished())
     done = _run(ray, reader, encoder, parts, num_workers, num_gpus, threads, batch_size, verbose)
-    building.check_distinct(part.docnos for part in parts.read_docnos(done))
+    building.check_distinct([functools.partial(parts.docnos, part) for part in done])
     if not sharded:
         return assemble_index(encoder, parts, done, storage.path)
     per_shard = -(-(passages_per_shard or 1_000_000) // BLOCK)

@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,8 +128,9 @@ class Parts:
         vectors = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return Content(table["docno"].to_pylist(), vectors.reshape(len(table), part.dimensions))
 
-    def read_docnos(self, parts: Sequence[Part]) -> Iterator[Content]:
-        return map(self.read, parts)
+    def docnos(self, part: Part) -> list[str]:
+        """The docnos of a part."""
+        return self.read(part).docnos
 
 
 def write_index(encoder: BiEncoder, parts: Parts, chosen: Sequence[Part], folder: Path) -> None:

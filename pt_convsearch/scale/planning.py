@@ -205,8 +205,9 @@ def _dense(known: dict[str, Any], n: int, dim: int, cores: int, questions: int) 
     beyond = _kind(n, runs)
     hours = query * questions / cores / 3.6e6
     paper = f"search x questions (paper: {PAPER_SEARCH_HOURS:.0f} h)"
+    kinds = "float32; SQfp16 takes half, SQ8 a quarter"
     return [
-        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", "float32; SQfp16 takes half, SQ8 a quarter", "computed"),
+        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", kinds, "computed"),
         Line(step, "search", query / cores, "ms/query", because, beyond),
         Line(step, f"mining {questions:,} questions", hours, "h", paper, beyond),
     ]  # fmt: skip

@@ -211,7 +211,9 @@ def driver_round(folder: Path, draw: random.Random) -> str:
         time.sleep(0.02)
     process.wait()
     if not (folder / "x").exists():
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        again = subprocess.run(command, capture_output=True, text=True)
+        if again.returncode:
+            raise RuntimeError(f"after {kept} parts: {again.stderr[-2000:]}")
     return f"killed with {kept} of {-(-PASSAGES // BLOCK)} parts"
 
 
