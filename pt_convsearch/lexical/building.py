@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..topics.checks import has_value
+from ..topics.checks import as_id, has_value
 from . import kernels
 from .analysis import Analyzer
 from .storage import ArrayWriter, Lookup, StringsWriter, load_array
@@ -131,8 +131,11 @@ class _Builder:
             raise TypeError(f"documents are dicts with docno and text, not {type(doc).__name__}: {_short(doc)}")
         docno = doc.get("docno")
         if not isinstance(docno, str):
-            where = f"document {self.num_docs + len(self._docnos)} of the collection"
-            raise ValueError(f"{where}: docno is {docno!r}, not a str ({_short(doc)}): give every document a docno")
+            try:
+                docno = as_id(docno, "docno")
+            except ValueError as error:
+                where = f"document {self.num_docs + len(self._docnos)} of the collection"
+                raise ValueError(f"{where}: {error} ({_short(doc)})") from None
         if docno.split() != [docno]:
             what = "holds white space" if docno.strip() else "is empty"
             raise ValueError(f"docno {docno!r} {what}: no run file can hold it; replace white space, e.g. by '_'")

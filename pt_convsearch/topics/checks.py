@@ -19,10 +19,11 @@ def as_ids(values: pd.Series, column: str) -> pd.Series:
         return values.astype(object).astype(str)
     if isinstance(values.dtype, pd.StringDtype) and not values.hasnans and bool((values != "").all()):
         return values
-    return pd.Series([_as_id(value, column) for value in values], index=values.index, name=values.name, dtype=str)
+    return pd.Series([as_id(value, column) for value in values], index=values.index, name=values.name, dtype=str)
 
 
-def _as_id(value: Any, column: str) -> str:
+def as_id(value: Any, column: str) -> str:
+    """One id as str, by the rules of :func:`as_ids`."""
     if isinstance(value, str):
         if value == "":
             raise ValueError(f"column {column!r} holds an empty id: give every row an id")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pt_convsearch.topics.checks import _as_id, has_value
+from pt_convsearch.topics.checks import as_id, has_value
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class MessageReader:
         docno = value.get("docno")
         if not has_value(docno) or docno == "":
             return {"role": role, "content": content}
-        return {"role": role, "content": content, "docno": _as_id(docno, "docno")}
+        return {"role": role, "content": content, "docno": as_id(docno, "docno")}
 
     def _role(self, value: Mapping[str, Any], where: str, number: int) -> str:
         said = next((value[field] for field in _ROLE_FIELDS if value.get(field) is not None), None)

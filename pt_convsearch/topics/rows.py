@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from pt_convsearch.topics.checks import _as_id, first_three
+from pt_convsearch.topics.checks import as_id, first_three
 from pt_convsearch.topics.messages import USER, Message
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Rows:
 
     def open(self, conversation_id: Any) -> str:
         """Begin a conversation: its id as str; one that comes twice is refused by :meth:`frame`."""
-        name = _as_id(conversation_id, "conversation_id")
+        name = as_id(conversation_id, "conversation_id")
         self._conversations[name] = self._conversations.get(name, 0) + 1
         return name
 

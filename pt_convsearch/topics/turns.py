@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch.topics.chats import conversations
-from pt_convsearch.topics.checks import _as_id, first_three, has_value
+from pt_convsearch.topics.checks import as_id, first_three, has_value
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
 from pt_convsearch.topics.rows import Rows, further_columns
 
@@ -65,7 +65,7 @@ def from_turns(
     for number, (conversation, record) in enumerate(_flat(conversations(records)), 1):
         if conversation is None:
             raise ValueError(f"turn record {number} names no conversation (looked for {', '.join(_CONVERSATION)})")
-        name = _as_id(conversation, "conversation_id")
+        name = as_id(conversation, "conversation_id")
         grouped.setdefault(name, []).append((_number(record, name), record))
     rows = Rows()
     for name, turns in grouped.items():
@@ -79,7 +79,7 @@ def from_turns(
             messages.extend(_said(record, f"turn {number} of conversation {name!r}", passages))
         found = [record for _, record in turns]
         qids = [
-            _as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}"
+            as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}"
             for number, record in turns
         ]
         extras = {"qrewrite": [_first(record, _REWRITE) for record in found]}
@@ -125,9 +125,9 @@ def _said(record: Mapping[str, Any], where: str, passages: Mapping[str, str]) ->
     docno = _first(record, _DOCNO)
     if docno is not None:
         named, passage = docno, record.get("passage_id")
-        docno = _as_id(docno, "docno")
+        docno = as_id(docno, "docno")
         if has_value(passage) and named == record.get("canonical_result_id"):
-            docno = f"{docno}-{_as_id(passage, 'passage_id')}"
+            docno = f"{docno}-{as_id(passage, 'passage_id')}"
     answer = _first(record, _ANSWER)
     if answer is None and docno is not None:
         answer = passages.get(docno)

@@ -91,7 +91,7 @@ def test_docnos_byte_for_byte(tmp_path):
         ([{"docno": "a\u00a0b", "text": "x"}], "white space"),
         ([{"docno": "", "text": "x"}], "empty"),
         ([{"docno": "a", "text": "x"}, {"text": "y"}], "document 1 .*docno"),
-        ([{"docno": 7, "text": "x"}], "docno is 7"),
+        ([{"docno": 7.5, "text": "x"}], "fraction"),
         ([{"docno": "a"}], "'a' has no text"),
         ([{"docno": "a", "text": None}], "'a' has no text"),
         ([{"docno": "a", "text": float("nan")}], "'a' has no text"),
@@ -507,3 +507,15 @@ def test_kernels_compile_where_no_cache_can_be_written(monkeypatch):
 
     monkeypatch.setattr(kernels.numba, "njit", njit)
     assert kernels.compiled(lambda x: x + 1)(2) == 3
+
+
+def test_docnos_become_str_once(tmp_path: Path) -> None:
+    docs = [{"docno": 7, "text": "dune"}, {"docno": 8.0, "text": "dune"}, {"docno": "007", "text": "dune"}]
+    index = cs.BM25Index(tmp_path / "ids").index(docs)
+    assert index.docnos() == ["7", "8", "007"]
+    assert index.bm25().search("dune")["docno"].tolist() == ["7", "8", "007"]
+    for wrong in (None, 1.5, True, float("nan"), ["7"]):
+        with pytest.raises(ValueError, match="document 1 of the collection"):
+            cs.BM25Index(tmp_path / "wrong").index([{"docno": "a", "text": "x"}, {"docno": wrong, "text": "x"}])
+    with pytest.raises(ValueError, match="'7'"):
+        cs.BM25Index(tmp_path / "twice").index([{"docno": 7, "text": "x"}, {"docno": "7", "text": "x"}])
