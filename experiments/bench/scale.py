@@ -218,7 +218,8 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
         cs.scale.encode(records, encoder, folder / f"{size}-{workers}.flex", num_workers=workers)
         seconds = time.perf_counter() - start
         rows.append({
-            "what": encoder._shown_models().strip("'"), "passages": size, "workers": workers, "seconds": round(seconds, 2),
+            "what": encoder._shown_models().strip("'"), "passages": size, "workers": workers,
+            "seconds": round(seconds, 2),
             "passages_per_s": round(size / seconds, 2), "seconds_to_start": round(started, 2),
             "plain_seconds": round(plain, 2), "speed_to_plain": round(plain / max(seconds - started, 1e-9), 3),
             "peak_mb": peak_mb(),

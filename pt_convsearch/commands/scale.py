@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     made = plan(
         arguments.passages, dim=arguments.dim, gpus=arguments.gpus, cores=arguments.cores,
-        questions=arguments.questions, num_results=arguments.depth, encode_rate=arguments.encode_rate, figures=arguments.figures,
+        questions=arguments.questions, num_results=arguments.depth, encode_rate=arguments.encode_rate,
+        figures=arguments.figures,
     )  # fmt: skip
     print(made.to_frame().to_json(orient="records", indent=2) if arguments.json else made)
     return 0
