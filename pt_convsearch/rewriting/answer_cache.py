@@ -39,6 +39,10 @@ class AnswerCache:
 
     def __init__(self, path: PathLike, *, key: str = "key") -> None:
         self.path = Path(path)
+        if self.path.is_dir():
+            raise IsADirectoryError(
+                f"{self.path} is a folder: a cache is one file, such as {self.path / 'cache.jsonl'}"
+            )
         self.key = key
         self._known: dict[str, dict[str, Any]] = {}
         self._read_to = 0

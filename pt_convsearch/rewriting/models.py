@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,15 @@ class Generator:
     tokenizer: Any
     seq2seq: bool
     trained_with: dict[str, Any]
+    _described: str | None = field(default=None, repr=False)
 
     def identity(self) -> str:
         """A hash of what the texts depend on: weights, configuration, generation settings, tokenizer."""
-        model = self.model
-        config = {key: value for key, value in model.config.to_diff_dict().items() if key not in _VOLATILE}
-        generation = {
-            key: value for key, value in model.generation_config.to_diff_dict().items() if key not in _VOLATILE
-        }
-        shown = json.loads(json.dumps([config, generation, _tokenizer(self.tokenizer)], default=str))
-        return content_key(tower_hash(model), str(model.dtype), shown)
+        if self._described is None:
+            configs = (self.model.config, self.model.generation_config)
+            shown = [{k: v for k, v in config.to_diff_dict().items() if k not in _VOLATILE} for config in configs]
+            self._described = content_key(json.loads(json.dumps([*shown, _tokenizer(self.tokenizer)], default=str)))
+        return content_key(tower_hash(self.model), str(self.model.dtype), self._described)
 
     def longest(self) -> int | None:
         """The most tokens that the model's positions allow, None where they have no end."""

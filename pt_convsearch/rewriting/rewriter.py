@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.forming import Parts, X, form
+from pt_convsearch.forming import Form, Parts, X, form
 from pt_convsearch.forming.separators import Separator
 from pt_convsearch.rewriting.answer_cache import AnswerCache, content_key
 from pt_convsearch.rewriting.generation import Decoding, generate
@@ -112,6 +112,7 @@ class Rewriter(RewritingStage):
         self.counts = {"rewritten": 0, "from cache": 0, "empty": 0, "cut": 0}
         self._generator: Generator | None = None
         self._hash: str | None = None
+        self._former: tuple[Any, Form] | None = None
         self._answers = None if cache is None else AnswerCache(cache)
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: give at least 1")
@@ -165,7 +166,11 @@ class Rewriter(RewritingStage):
         room = settings["max_input_length"]
         if around:  # pieces may part otherwise where texts meet
             room -= len(tokenizer(around, add_special_tokens=False)["input_ids"]) + 2
-        formed = form(settings["parts"], sep=settings["sep"], max_tokens=room, tokenizer=tokenizer).transform(topics)
+        about = (settings["parts"], settings["sep"], room)
+        if self._former is None or self._former[0] != about:  # it remembers the pieces of words
+            former = form(settings["parts"], sep=settings["sep"], max_tokens=room, tokenizer=tokenizer)
+            self._former = about, former
+        formed = self._former[1].transform(topics)
         return formed.assign(query=settings["prefix"] + formed["query"] + settings["suffix"])
 
     # -- rewriting
@@ -244,8 +249,8 @@ class Rewriter(RewritingStage):
         """A model that has a name travels by its name, and is loaded anew where it is first used."""
         self._identity_of_model()
         if isinstance(self.model, str | os.PathLike):
-            return {**self.__dict__, "_generator": None}
-        return dict(self.__dict__)
+            return {**self.__dict__, "_generator": None, "_former": None}
+        return {**self.__dict__, "_former": None}
 
     def subtransformers(self) -> dict[str, Any]:
         return {}

@@ -92,3 +92,8 @@ def test_keys_tell_apart_what_differs() -> None:
         content_key(None),
     ]
     assert len(set(keys)) == 6
+
+
+def test_a_folder_is_no_cache(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=r"cache\.jsonl"):
+        AnswerCache(tmp_path)
