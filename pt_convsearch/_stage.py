@@ -20,9 +20,14 @@ class Stage(pt.Transformer):
     #: shown in schematics; a subclass may set its own label
     label: str | None = None
 
+    def _constructor(self) -> dict[str, inspect.Parameter]:
+        """The options of the constructor; none for a class that has no constructor of its own."""
+        own = type(self).__init__
+        inherited = own is object.__init__ or own is pt.Transformer.__init__
+        return {} if inherited else dict(list(inspect.signature(own).parameters.items())[1:])
+
     def _identity(self) -> tuple[Any, ...]:
-        names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        return tuple((name, getattr(self, name)) for name in names if name not in _NOT_IDENTITY)
+        return tuple((name, getattr(self, name)) for name in self._constructor() if name not in _NOT_IDENTITY)
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -35,7 +40,7 @@ class Stage(pt.Transformer):
     def __repr__(self) -> str:
         """The options that differ from their defaults, as they would be typed."""
         shown = []
-        for name, parameter in list(inspect.signature(type(self).__init__).parameters.items())[1:]:
+        for name, parameter in self._constructor().items():
             value = getattr(self, name)
             if parameter.default is inspect.Parameter.empty:
                 shown.append(repr(value))

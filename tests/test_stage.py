@@ -24,3 +24,15 @@ def test_arrays_of_texts_are_compared_by_content() -> None:
     assert again == stage
     assert hash(again) == hash(stage)
     assert stage != Keeps(np.array(["a", "other"], dtype=object))
+
+
+class Plain(Stage):
+    def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame
+
+
+def test_a_stage_without_options() -> None:
+    assert Plain() == Plain()
+    assert hash(Plain()) == hash(Plain())
+    assert Plain() != Keeps(np.array(["a"], dtype=object))
+    assert repr(Plain()) == "Plain()"
