@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 import torch
-from transformers import EarlyStoppingCallback, PrinterCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import PrinterCallback, Seq2SeqTrainer, Seq2SeqTrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pt_convsearch import _files
@@ -23,7 +23,7 @@ from pt_convsearch.topics.checks import check_queries
 
 from .quiet import quiet
 from .runs import CURVE, SETTINGS, prepare
-from .trainer import Curve, write_curve
+from .trainer import Curve, Patience, write_curve
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ def run_training(
     }
     extra: list[Any] = [Curve(work / CURVE, None), *callbacks]
     if settings["patience"] is not None:
-        extra.append(EarlyStoppingCallback(early_stopping_patience=settings["patience"]))
+        extra.append(Patience(early_stopping_patience=settings["patience"]))
     parts: dict[str, Any] = {"train_dataset": train_rows, "eval_dataset": dev_rows, "data_collator": collator}
     args = Seq2SeqTrainingArguments(**arguments)
     trainer = trainer_class(model=model, args=args, callbacks=extra, **parts, **more)
