@@ -32,7 +32,7 @@ SEED = 1
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passages", type=int, nargs="+", default=[20_000, 40_000], help="sizes for BM25")
+    parser.add_argument("--passages", type=int, nargs="*", default=[20_000, 40_000], help="sizes for BM25")
     parser.add_argument("--vectors", type=int, nargs="*", help="sizes for dense search (default: those of --passages)")
     parser.add_argument("--encode", type=int, nargs="*", default=[], help="sizes for encoding (default: none)")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
@@ -221,7 +221,7 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
             "what": encoder._shown_models().strip("'"), "passages": size, "workers": workers,
             "seconds": round(seconds, 2),
             "passages_per_s": round(size / seconds, 2), "seconds_to_start": round(started, 2),
-            "plain_seconds": round(plain, 2), "speed_to_plain": round(plain / max(seconds - started, 1e-9), 3),
+            "plain_seconds": round(plain, 2), "speed_to_plain": round(plain / (seconds - started), 3) if seconds > 2 * started else None,
             "peak_mb": peak_mb(),
         })  # fmt: skip
     return {"encode": rows}
