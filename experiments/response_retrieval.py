@@ -168,7 +168,8 @@ def write_tables(bench: Bench) -> None:
             rows.append((name, judgment, measure, float(value.mean()), len(value)))
     missing = [title[name] for name in ROWS if name not in there]
     note = (
-        f"n = {len(bench.topics):,} contexts, {len(bench.corpus):,} responses, seed {bench.options.seed}. Letters: "
+        f"n = {len(bench.topics):,} contexts, {len(bench.corpus):,} responses, seed {bench.options.seed}; bi-encoders: "
+        f"{bench.options.layers or 'all'} layers of {bench.options.encoder}. Letters: "
         "significantly better than these rows (paired t-test, 0.95, Bonferroni over all pairs of rows of a measure). "
         + (f"Not run here: {'; '.join(missing)}." if missing else "")
     )
