@@ -34,8 +34,13 @@ def write_tables(out: Path, names: list[str], oracle: dict[str, Any], settings: 
     rows = [row for row in rows if row["row"] in names]
     values = pd.concat([_oracle(oracle), *map(_values, rows)], ignore_index=True)
     found = values.groupby(KEYS, sort=False)["value"].agg(value="mean", sd="std", seeds="count").reset_index()
-    found = found.merge(values[[*KEYS, "n"]].drop_duplicates(KEYS), on=KEYS)
-    trained = {row["row"]: {key: row["settings"].get(key) for key in ("layers", "max_steps")} for row in rows}
+    found = found.merge(values[[*KEYS, "n"]].drop_duplicates(KEYS), on=KEYS).astype({"n": "int64"})
+    kept = ("layers", "max_steps", "batch_size", "learning_rate", "max_query_length", "max_passage_length", "k1", "b")
+    trained = {row["row"]: {key: row["settings"].get(key) for key in kept} for row in rows}
+    for row in rows:
+        words = row["settings"].get("analyzer", {}).get("stopwords")
+        if words:
+            trained[row["row"]]["stop words"] = len(words)
     for key in ("layers", "max_steps"):
         found[key] = found["system"].map(lambda name, key=key: trained.get(name, {}).get(key)).astype("Int64")
     measured = {row["row"] for row in rows}
@@ -53,6 +58,7 @@ def write_tables(out: Path, names: list[str], oracle: dict[str, Any], settings: 
             for row in rows
         },
         more={
+            "rows": trained,
             "tests": tests.to_dict("records"),
             "costs": costs.to_dict("records"),
             "not run": missing["system"].tolist() if len(missing) else [],
@@ -67,29 +73,20 @@ def write_tables(out: Path, names: list[str], oracle: dict[str, Any], settings: 
 
 
 def _write_main(out: Path, found: pd.DataFrame, names: list[str], settings: dict[str, Any]) -> None:
-    """The few figures that a front page shows, one system a row: X_t, and the forms of what was not trained."""
-    kept = found[found["group"].isin(["first", "t > 1"]) & found["measure"].isin(["R@1", "R@10", "RR", "overlap@10"])]
+    """The few figures that a front page shows, one system a row: a trained row by its own form, the others by three."""
+    kept = found[found["group"].isin(["first", "t > 1"]) & found["measure"].isin(["R@1", "R@10", "RR"])]
     rows = []
     for name in names:
         mine = kept[kept["system"] == name]
-        for form in ("any", "X_t", "X_t\\q_t", "q_t", "X_t against X_t\\q_t"):
-            for row in mine[mine["form"] == form].itertuples():
-                trained = not pd.isna(row.max_steps)
-                shown = name if form in ("any", "X_t against X_t\\q_t") or trained else f"{name} {form}"
-                if trained and form not in (RUN_ON.get(name, "X_t"), "X_t against X_t\\q_t"):
-                    continue
-                if form == "X_t against X_t\\q_t" and not trained:
-                    shown = f"{name} X_t"
-                measure = {"RR": "MRR"}.get(row.measure, row.measure)
-                rows.append(
-                    (shown, row.group, measure if row.answers == "all" else f"unseen {measure}", row.value, row.n)
-                )
+        trained = mine["max_steps"].notna().any()
+        forms = ["any"] if name == ORACLE else [RUN_ON.get(name, "X_t")] if trained else ["X_t", "X_t\\q_t", "q_t"]
+        for row in mine[mine["form"].isin(forms)].itertuples():
+            measure = {"RR": "MRR"}.get(row.measure, row.measure)
+            shown = name if trained or name == ORACLE else f"{name} {row.form}"
+            rows.append((shown, row.group, measure if row.answers == "all" else f"unseen {measure}", row.value, row.n))
     columns = ["system", "group", "measure", "value", "n"]
-    write_results(
-        out,
-        pd.DataFrame(rows, columns=columns),
-        settings={**settings, "note": "the figures of the front page, from ../results.csv"},
-    )
+    main = pd.DataFrame(rows, columns=columns).astype({"n": "int64"})
+    write_results(out, main, settings={**settings, "note": "the figures of the front page, from ../results.csv"})
 
 
 def _figure(found: pd.DataFrame, names: list[str]) -> Any:

@@ -191,6 +191,8 @@ class Experiment:
             if name not in names:
                 continue
             settings = {**self.settings, "layers": count, **LENGTHS}
+            if count < 6:
+                settings["init"] = self.init_hash()
             self._run(
                 name,
                 0,
