@@ -32,7 +32,7 @@ class Stage(pt.Transformer):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return _frozen(self._identity()) == _frozen(other._identity())  # type: ignore[attr-defined]
+        return _frozen(self._identity()) == _frozen(other._identity())
 
     def __hash__(self) -> int:
         return hash((type(self).__qualname__, _frozen(self._identity())))

@@ -132,7 +132,7 @@ class ConversationOracle(Stage):
         ]
         columns = {}
         for name, measure in named.items():
-            kind, cutoff, rel = measure.NAME, measure.params.get("cutoff"), int(measure.params.get("rel", 1))
+            kind, cutoff, rel = str(measure.NAME), measure.params.get("cutoff"), int(measure.params.get("rel", 1))
             if kind not in _EXPECTED:
                 raise ValueError(
                     f"{name}: no closed form for a random order is known here ({', '.join(_EXPECTED)} have one); "
@@ -195,10 +195,11 @@ def with_row(table: pd.DataFrame, name: str, values: pd.DataFrame, topics: pd.Da
         rows = values[values.index.isin(topics["qid"][mask])]
         for measure in values.columns:
             cells[group, measure] = float(rows[measure].mean()) if len(rows) else float("nan")
-    row = {column: table[column].iloc[0] if column[1] == N else cells.get(column, float("nan")) for column in table}
+    columns: list[Any] = list(table.columns)
+    row = {column: table[column].iloc[0] if column[1] == N else cells.get(column, float("nan")) for column in columns}
     first = pd.DataFrame([row], index=pd.Index([name], name=table.index.name), columns=table.columns)
     whole = type(table)(pd.concat([first, pd.DataFrame(table)]))
-    whole = whole.astype({column: table[column].dtype for column in table if column[1] == N})
+    whole = whole.astype({column: table[column].dtype for column in columns if column[1] == N})
     whole.attrs.update(table.attrs)
     return whole
 
