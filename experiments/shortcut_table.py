@@ -322,11 +322,10 @@ class Table:
                     cost.items = len(index)
                 facts, frames = self._scored(dense_engine(row.name, index.retriever(num_results=100), model), meter)
             curve = _curve(self._model_folder(row, seed, budget))
-            if row.negatives or row.parts != cs.X or row.batches > 1:
-                self._drop_model(row, seed, budget)
             return {**facts, "dev curve": curve}, frames
 
-        self.rows.run(row.name, seed, settings, work)
+        if self.rows.run(row.name, seed, settings, work):  # DPR's model is kept: it mines Model Negs
+            self._drop(row, seed, budget, model=row != ROWS[0])
 
     def _scored(self, engine: Engine, meter: CostMeter, forms: Mapping[str, Any] = FORMS) -> Any:
         topics, qrels = self.test
@@ -380,7 +379,7 @@ class Table:
             trial = {"learning_rate": rate, "max_steps": count}
             self._trained(ROWS[0], BUDGET_SEED, trial, CostMeter())
             curve = _curve(self._model_folder(ROWS[0], BUDGET_SEED, trial))
-            self._drop_model(ROWS[0], BUDGET_SEED, trial)
+            self._drop(ROWS[0], BUDGET_SEED, trial, model=True)
             best = max(point["R@5"] for point in curve if point["step"] and "R@5" in point)
             known["tried"].append({**trial, "dev R@5": best})
             write_json(self.out / "budget.json", known)
@@ -391,8 +390,13 @@ class Table:
         """What is made otherwise lies elsewhere."""
         return self.out / "models" / f"{slug(row.name)}.seed{seed}.{fingerprint({**self.settings, **budget})}"
 
-    def _drop_model(self, row: Row, seed: int, budget: Mapping[str, Any]) -> None:
-        if not self.options.keep_models:
+    def _work_folder(self, row: Row, seed: int, budget: Mapping[str, Any]) -> Path:
+        """Where a row that was stopped finds what it had mined."""
+        return self.out / "indexes" / self._model_folder(row, seed, budget).name
+
+    def _drop(self, row: Row, seed: int, budget: Mapping[str, Any], *, model: bool) -> None:
+        shutil.rmtree(self._work_folder(row, seed, budget), ignore_errors=True)
+        if model and not self.options.keep_models:
             shutil.rmtree(self._model_folder(row, seed, budget), ignore_errors=True)
 
     def _start(self) -> Any:
@@ -403,18 +407,18 @@ class Table:
         options["batch_size"] *= row.batches
         if "model" in (row.negatives or ""):  # the model that mines is no part of the mining
             self._trained(ROWS[0], seed, budget, CostMeter())
-        with temporary() as folder:
-            with meter.measure("mining", unit="questions") as cost:
-                pairs = self._pairs(row, seed, budget, Path(folder))
-                cost.items = len(pairs)
-            if row.negatives is None:
-                meter.costs.pop()  # nothing was mined
-            steps = options["max_steps"] or math.ceil(len(pairs) / options["batch_size"]) * options["epochs"]
-            with meter.measure("training", items=steps * options["batch_size"], unit="questions"):
-                return cs.train(
-                    pairs, init=self._start(), out=self._model_folder(row, seed, budget), seed=seed, dev=self.dev,
-                    metric="R@5", eval_every=math.ceil(steps / self.setup.evaluations), **options,
-                )  # fmt: skip
+        folder = self._work_folder(row, seed, budget)
+        with meter.measure("mining", unit="questions") as cost:
+            pairs = self._pairs(row, seed, budget, folder)
+            cost.items = len(pairs)
+        if row.negatives is None:
+            meter.costs.pop()  # nothing was mined
+        steps = options["max_steps"] or math.ceil(len(pairs) / options["batch_size"]) * options["epochs"]
+        with meter.measure("training", items=steps * options["batch_size"], unit="questions"):
+            return cs.train(
+                pairs, init=self._start(), out=self._model_folder(row, seed, budget), seed=seed, dev=self.dev,
+                metric="R@5", eval_every=math.ceil(steps / self.setup.evaluations), **options,
+            )  # fmt: skip
 
     def _pairs(self, row: Row, seed: int, budget: Mapping[str, Any], folder: Path) -> cs.TrainingPairs:
         """The training pairs of a row."""
@@ -448,13 +452,16 @@ class Table:
             towers = {"model": minilm()} if cqr is None else {"query_model": cqr[0], "passage_model": cqr[1]}
             lengths = {name: self.setup.options[name] for name in ("max_query_length", "max_passage_length")}
             encoder = cs.BiEncoder(**towers, **lengths)
-            index = cs.DenseIndex(folder / "cqr.flex", encoder).index(self.corpus())
-            return cs.form(cs.REWRITE) >> index.retriever(num_results=depth) >> drop
+            return cs.form(cs.REWRITE) >> self._dense(folder / "cqr.flex", encoder, depth) >> drop
         if name == "model":
             model = self._trained(ROWS[0], seed, budget, CostMeter())
-            index = cs.DenseIndex(folder / "model.flex", model).index(self.corpus())
-            return cs.form(cs.X, **self._form_options()) >> index.retriever(num_results=depth) >> drop
+            dense = self._dense(folder / "model.flex", model, depth)
+            return cs.form(cs.X, **self._form_options()) >> dense >> drop
         return {self._miner(one, seed, budget, folder): 1.0 for one in ("shortcut", "model")}
+
+    def _dense(self, path: Path, encoder: cs.BiEncoder, num_results: int) -> Any:
+        index = cs.DenseIndex(path, encoder)
+        return (index if path.is_dir() else index.index(self.corpus())).retriever(num_results=num_results)
 
 
 def groups(topics: pd.DataFrame) -> dict[str, np.ndarray]:
