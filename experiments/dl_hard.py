@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", required=True, choices=TASKS)
-    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files of TREC runs, plain or compressed")
+    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files of TREC runs")
     parser.add_argument("--out", required=True, type=Path, help="folder for results.csv and results.json")
     parser.add_argument("--data", type=Path, help="folder with DL-HARD's files; default: near the runs, else the cache")
     parser.add_argument(

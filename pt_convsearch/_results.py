@@ -37,7 +37,7 @@ def results_frame(
     # a plain object array of str would cost a scan per row; the string dtype of pandas shares the buffers
     if not isinstance(docnos, pa.Array | ExtensionArray):
         docnos = np.asarray(docnos, dtype=object)
-    frame["docno"] = pd.array(docnos, dtype="str")
+    frame["docno"] = pd.array(docnos, dtype="str")  # type: ignore[arg-type]
     frame["score"] = np.asarray(scores, dtype=np.float64)
     frame["rank"] = np.arange(len(rows), dtype=np.int64) - starts
     return frame

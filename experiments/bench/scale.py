@@ -221,7 +221,8 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
             "what": encoder._shown_models().strip("'"), "passages": size, "workers": workers,
             "seconds": round(seconds, 2),
             "passages_per_s": round(size / seconds, 2), "seconds_to_start": round(started, 2),
-            "plain_seconds": round(plain, 2), "speed_to_plain": round(plain / (seconds - started), 3) if seconds > 2 * started else None,
+            "plain_seconds": round(plain, 2),
+            "speed_to_plain": round(plain / (seconds - started), 3) if seconds > 2 * started else None,
             "peak_mb": peak_mb(),
         })  # fmt: skip
     return {"encode": rows}

@@ -85,7 +85,8 @@ def _dependence(study: Study) -> pd.DataFrame:
 def _reading(study: Study, engine: str) -> str:
     """The figures of one engine as a sentence."""
     row, table = study.dependence[engine].summary.iloc[0], study.table
-    mine, best = table.loc[f"{engine}{UNSEEN} X_t", (LATER, "RR")], table.loc[ORACLE + UNSEEN, (LATER, "RR")]
+    mine = float(table[LATER]["RR"][f"{engine}{UNSEEN} X_t"])
+    best = float(table[LATER]["RR"][ORACLE + UNSEEN])
     said = f"{engine}: without the question R@10 is {row['R@10 without']:.3f}, with it {row['R@10 full']:.3f}"
     said += f" ({row['retention']:.0%} kept)" if row["R@10 full"] else ""
     said += f"; the ten best agree to {row['overlap@10']:.0%}"

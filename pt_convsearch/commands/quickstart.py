@@ -19,8 +19,8 @@ def add_parser(commands: Any) -> None:
         "quickstart",
         help="build the testbed, search it with and without the question, print the table",
         description="Builds the embedded testbed, indexes it with BM25 and, where pt-convsearch[minilm] is there, "
-        "with all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type and "
-        "the shortcut dependence, and writes results.csv, results.json and shortcut.png.",
+        "with all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type "
+        "and the shortcut dependence, and writes results.csv, results.json and shortcut.png.",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results and indexes are written")
     parser.add_argument("--size", type=int, default=150, metavar="N", help="test conversations (default 150)")

@@ -113,7 +113,7 @@ def learning_curves(
         for one in lines if len(lines) > 1 else []:
             axes.plot(one.index, one, linewidth=0.6, alpha=0.5, color=line.get_color())
     axes.set_xlabel("steps")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]
     axes.set_ylabel(wanted if wanted == "loss" else f"dev {wanted}")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside right upper", frameon=False)

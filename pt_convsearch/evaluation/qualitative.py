@@ -79,7 +79,7 @@ def top_passages(
     for record in shown.to_dict("records"):
         qid = record["qid"]
         for name, found in best.items():
-            docno = found.get(qid)
+            top: str | None = found.get(qid)
             rows.append(
                 {
                     "qid": qid,
@@ -87,9 +87,9 @@ def top_passages(
                     "last answer": _cut(_last_answer(record.get("qhistory")), max_characters),
                     "gold": _cut(texts.get(golds[qid][0]), max_characters),
                     "system": name,
-                    "docno": docno,
-                    "text": _cut(texts.get(docno) if docno is not None else None, max_characters),
-                    "correct": docno in golds[qid],
+                    "docno": top,
+                    "text": _cut(texts.get(top) if top is not None else None, max_characters),
+                    "correct": top in golds[qid],
                 }
             )
     return pd.DataFrame(rows, columns=["qid", "question", "last answer", "gold", "system", "docno", "text", "correct"])

@@ -26,7 +26,7 @@ def long_table(table: pd.DataFrame) -> pd.DataFrame:
 
     A cell without a value (a form that cannot apply) is NaN, an empty field in CSV.
     """
-    rows = []
+    rows: list[tuple[str, str, str, float, int | None]] = []
     for group in table.columns.get_level_values(0).unique():
         block = table[group]
         counts = block["n"] if "n" in block else pd.Series(float("nan"), index=table.index)

@@ -96,8 +96,7 @@ def train_conqrr(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(num_results=100), reward=RR, out="conqrr")  #
-        doctest: +SKIP
+        >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(), reward=RR, out="conqrr")  # doctest: +SKIP
 
     Source: Wu et al., "CONQRR: Conversational query rewriting for retrieval with reinforcement learning" (EMNLP 2022);
         self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017).

@@ -45,7 +45,8 @@ def test_the_table_is_printed_and_written(tmp_path: Path, capsys: pytest.Capture
 
 def test_one_seed_gives_one_table(tmp_path: Path) -> None:
     for out, seed in (("a", "3"), ("b", "3"), ("c", "4")):
-        assert main(["quickstart", "--out", str(tmp_path / out), "--size", "8", "--no-dense", "--quiet", "--seed", seed]) == 0
+        options = ["--size", "8", "--no-dense", "--quiet", "--seed", seed]
+        assert main(["quickstart", "--out", str(tmp_path / out), *options]) == 0
     texts = [(tmp_path / out / "results.csv").read_text(encoding="utf-8") for out in "abc"]
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
