@@ -4,6 +4,7 @@ from pt_convsearch.evaluation import figures, plots
 from pt_convsearch.evaluation.cost import Cost, CostMeter, cost_table
 from pt_convsearch.evaluation.dependence import ShortcutDependence, shortcut_dependence
 from pt_convsearch.evaluation.experiment import Experiment
+from pt_convsearch.evaluation.oracle import ConversationOracle
 from pt_convsearch.evaluation.pairwise import pairwise_tests, superscripts
 from pt_convsearch.evaluation.projection import neighbourhood, project
 from pt_convsearch.evaluation.qualitative import top_passages
@@ -12,6 +13,7 @@ from pt_convsearch.evaluation.rendering import render
 from pt_convsearch.evaluation.table import ResultTable
 
 __all__ = [
+    "ConversationOracle",
     "Cost",
     "CostMeter",
     "Experiment",
