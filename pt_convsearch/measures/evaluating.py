@@ -89,7 +89,8 @@ def _by_ir_measures(ranked: Ranking, judged: Judgments, measures: Mapping[str, M
         {
             "query_id": judged.qids.to_numpy(dtype=object)[judged.query],
             "doc_id": judged.docnos.to_numpy(dtype=object)[judged.doc],
-            "relevance": judged.label,
+            # below 0 is judged and not relevant; trec_eval counts such labels outside its array and may never come back
+            "relevance": np.maximum(judged.label, 0),
         }
     )
     found: dict[Measure, np.ndarray] = {

@@ -256,3 +256,6 @@ def test_labels_below_zero_are_not_relevant() -> None:
     # the only gain is 2, at rank 2 where it could be at rank 1; nothing is relevant for the second question
     assert found["nDCG"].tolist() == pytest.approx([1 / np.log2(3), 0.0])
     assert found[["RR", "AP", "R@1"]].to_numpy().tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    # handed to ir_measures: "a" is judged, not relevant, and stands before the one relevant document
+    others = evaluate(run, qrels, [Rprec, Bpref]).sort_index()
+    assert others.to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
