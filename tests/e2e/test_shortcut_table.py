@@ -29,7 +29,7 @@ QUICK = [
 def scripts() -> Iterator[dict[str, Any]]:
     before = set(sys.modules)
     sys.path.insert(0, str(EXPERIMENTS))
-    names = ("shortcut_table", "_shortcut_tables", "_rows", "or_quac_table")
+    names = ("shortcut_table", "_shortcut_setup", "_shortcut_tables", "_rows", "or_quac_table")
     yield {name: importlib.import_module(name) for name in names}
     sys.path.remove(str(EXPERIMENTS))
     for name in set(sys.modules) - before:
