@@ -12,16 +12,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyterrier as pt
 from _common import say
+from _rows import Rows, fingerprint
 from ir_measures import RR
 
 import pt_convsearch as cs
-from pt_convsearch._files import write_json
+from pt_convsearch._files import read_jsonl
 from pt_convsearch._results import ranked
 from pt_convsearch.measures import evaluate
+
+
+class NotThere(Exception):
+    """What a row needs is not there: it is left out."""
+
 
 SEPARATORS = ("[U]", "[T]")
 Ranking = tuple[pd.DataFrame, pd.DataFrame]
@@ -34,25 +39,46 @@ class Bench:
     Attributes:
         options: of the command line.
         topics, qrels, corpus: what is searched; qrels say which response followed.
-        train: the training contexts with their responses, without those held out.
+        dialogues: all training contexts with their responses, without those held out.
+        train: those of them that bi-encoders are trained on.
         held_out: contexts of training dialogues that choose settings and checkpoints, never trained on.
         candidates: qid, docno, text, label of the test contexts.
+        data: a hash of contexts and collection.
+        seed: of the row that runs.
+        notes: of the row that runs.
     """
 
     options: argparse.Namespace
     topics: pd.DataFrame
     qrels: pd.DataFrame
     corpus: list[dict[str, str]]
+    dialogues: pd.DataFrame
     train: pd.DataFrame
     held_out: pd.DataFrame
     train_qrels: pd.DataFrame
     train_corpus: list[dict[str, str]]
     candidates: pd.DataFrame
+    data: str
+    seed: int = 1
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def out(self) -> Path:
         return self.options.out
+
+    @property
+    def rows(self) -> Rows:
+        return Rows(self.out / "rows")
+
+    def settings(self, row: Row, seed: int) -> dict[str, Any]:
+        """All that a row depends on."""
+        given = vars(self.options)
+        names = dict.fromkeys(name for group in ("data", *row.options) for name in OPTIONS[group])
+        return {**{name: given[name] for name in names}, "contexts": self.data, "seed": seed if row.seeded else None}
+
+    def folder(self, kind: str, name: str) -> Path:
+        """Where a row of this seed and these settings keeps a model, an index …"""
+        return self.out / kind / f"{name}-{fingerprint(self.settings(ROWS[name], self.seed))}"
 
     def form(self, sep: Any = " ") -> pt.Transformer:
         """The whole context; for BM25 its last characters where ``--query-characters`` says so."""
@@ -86,7 +112,7 @@ class Bench:
             deep = system(len(self.corpus))(topics)[["qid", "docno", "score"]]
             parts.append(self.candidates.merge(topics[["qid"]], on="qid").merge(deep, on=["qid", "docno"], how="left"))
         # a candidate that no query term leads to comes after all others, a random one first
-        return run, ranked(pd.concat(parts, ignore_index=True).fillna({"score": -np.inf}))
+        return run, ranked(pd.concat(parts, ignore_index=True).fillna({"score": 0.0}))
 
     # -- dense
 
@@ -117,40 +143,69 @@ class Bench:
             model.save_pretrained(str(folder), create_model_card=False)
         return folder
 
+    def kept(self, name: str) -> dict[str, pd.DataFrame]:
+        """The rankings of a row that was run before, with this seed."""
+        row = ROWS[name]
+        wanted = fingerprint(self.settings(row, self.seed))
+        for facts in self.rows:
+            if facts["row"] == name and facts["fingerprint"] == wanted:
+                return {kind: pd.read_parquet(facts["folder"] / f"{kind}.parquet") for kind in ("run", "candidates")}
+        raise NotThere(f"it needs the row {name!r} with seed {self.seed}: run that first")
+
+    def dense_index(self, path: Path, encoder: cs.BiEncoder, corpus: Any) -> cs.DenseIndex:
+        index = cs.DenseIndex(path, encoder)
+        return index if index.built() else index.index(corpus)
+
     def dense(self, name: str, encoder: cs.BiEncoder, sep: Any) -> Ranking:
-        index = cs.DenseIndex(self.out / "indexes" / f"{name}.flex", encoder, overwrite=True).index(self.corpus)
+        index = self.dense_index(self.folder("indexes", name), encoder, self.corpus)
         form = cs.form(cs.X, sep=sep)
         run = (form >> index.retriever(num_results=self.options.depth))(self.topics)
-        asked = form(self.topics).merge(self.candidates, on="qid")
-        return run, encoder.text_scorer()(asked)
+        return run, index.scorer()(form(self.topics).merge(self.candidates, on="qid"))
 
     @cached_property
     def dense_miner(self) -> pt.Transformer:
-        path = self.out / "indexes" / "train.flex"
-        index = cs.DenseIndex(path, self.encoder, overwrite=True).index(self.train_corpus)
-        return index.retriever(num_results=100)
+        path = self.out / "indexes" / f"train-{fingerprint({'encoder': self.encoder.identity(), 'data': self.data})}"
+        return self.dense_index(path, self.encoder, self.train_corpus).retriever(num_results=100)
 
-    def fine_tuned(self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None) -> Ranking:
-        """Mine, train from the start encoder (or the intermediate one), index, search."""
+    def trained(self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None) -> cs.BiEncoder:
+        """Mine, and train from the start encoder (or the intermediate one); what is there already is opened."""
         given = self.options
         form = cs.form(cs.X, sep=SEPARATORS)
         pairs = cs.training_pairs(
             self.train, self.train_qrels, corpus or self.train_corpus, form=form,
-            negatives=miner >> cs.DropPositives(self.train_qrels), num_negatives=given.negatives, seed=given.seed,
-            out=self.out / "pairs" / name,
+            negatives=miner >> cs.DropPositives(self.train_qrels), num_negatives=given.negatives, seed=self.seed,
+            out=self.folder("pairs", name),
         )  # fmt: skip
         say(f"{name}: mined, {pairs.counts}")
-        dev = cs.candidate_lists(self.held_out, self.train_qrels, self.train_corpus, seed=given.seed)
-        model = cs.train(
-            pairs, init=given.init or str(self.start(separators=True)), out=self.out / "models" / name, form=form,
+        self.notes |= {"short of negatives": len(pairs.shortages()), "training pairs": len(pairs)}
+        self.notes |= same_dialogue(self, pairs)
+        dev = cs.candidate_lists(self.held_out, self.train_qrels, self.train_corpus, seed=1)
+        return cs.train(
+            pairs, init=given.init or str(self.start(separators=True)), out=self.folder("models", name), form=form,
             dev=(self.held_out, self.train_qrels, self.train_corpus, dev[["qid", "docno"]]), metric="AP",
             max_steps=given.steps, batch_size=given.batch_size, eval_every=given.eval_every, scale=given.scale,
             learning_rate=given.learning_rate, weight_decay=0.01, warmup=0.1, similarity=given.similarity,
             max_query_length=given.max_query_length, max_passage_length=given.max_passage_length, max_grad_norm=1.0,
-            seed=given.seed,
+            seed=self.seed,
         )  # fmt: skip
-        self.notes |= {"short of negatives": len(pairs.shortages()), "training pairs": len(pairs)}
-        return self.dense(name, model, SEPARATORS)
+
+    def fine_tuned(self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None) -> Ranking:
+        return self.dense(name, self.trained(name, miner, corpus), SEPARATORS)
+
+
+def same_dialogue(bench: Bench, pairs: cs.TrainingPairs) -> dict[str, float]:
+    """The shares of mined negatives that come from their context's dialogue, and that stand in the context itself."""
+    frame, texts = pairs.frame(), dict(zip(*(pairs.passages()[name] for name in ("docno", "text")), strict=True))
+    topics = bench.train.set_index("qid")
+    dialogue = topics["conversation_id"].to_dict()
+    near = inside = count = 0
+    for qid, negatives in zip(frame["qid"], frame["negatives"], strict=True):
+        said = {message["content"] for message in topics.at[qid, "qhistory"]} | {topics.at[qid, "query"]}
+        count += len(negatives)
+        near += sum(dialogue.get(docno) == dialogue[qid] for docno in negatives)
+        inside += sum(texts[docno] in said for docno in negatives)
+    count = max(1, count)
+    return {"of the same dialogue": round(near / count, 4), "in the context": round(inside / count, 4)}
 
 
 def bm25(bench: Bench) -> Ranking:
@@ -184,19 +239,19 @@ def expanded(bench: Bench, target: str) -> Ranking:
     name = {"context": "resp2ctxt", "last_utterance": "resp2ctxt_lu"}[target]
     length = given.target_length if target == "context" else given.target_length_lu
     expander = cs.train_resp2ctxt(
-        bench.train, target, init=given.seq2seq_init or seq2seq_start(bench), out=bench.out / "models" / name, epochs=2,
-        max_steps=given.seq2seq_steps, batch_size=given.seq2seq_batch_size, learning_rate=given.seq2seq_learning_rate,
-        max_source_length=100, max_target_length=length, seed=given.seed, warmup=0.05,
+        bench.dialogues, target, init=given.seq2seq_init or seq2seq_start(bench), out=bench.folder("models", name),
+        epochs=2, max_steps=given.seq2seq_steps, batch_size=given.seq2seq_batch_size, warmup=0.05, seed=bench.seed,
+        learning_rate=given.seq2seq_learning_rate, max_source_length=100, max_target_length=length,
     )  # fmt: skip
     say(f"{name}: trained")
     expander = cs.Resp2Ctxt(
-        expander.model, num_samples=3, top_k=10, seed=given.seed, cache=bench.out / "expansions.sqlite"
+        expander.model, num_samples=3, top_k=10, seed=bench.seed, cache=bench.out / "expansions.sqlite"
     )
     documents = list(expander.transform_iter(bench.corpus))
+    say(f"{name}: expanded")
     terms = cs.expansion_terms(documents)
     bench.notes["terms"] = cs.expansion_summary(terms).round(4).to_dict()
-    examples = [{key: document[key] for key in ("text_0", "expansion")} for document in documents[:20]]
-    write_json(bench.out / f"{name}.examples.json", examples)
+    bench.notes["examples"] = [{key: document[key] for key in ("text_0", "expansion")} for document in documents[:20]]
     index = bench.bm25_index(name, documents)
     return bench.searched(lambda depth: bench.form() >> index.bm25(num_results=depth))
 
@@ -223,7 +278,7 @@ def zero_shot(bench: Bench) -> Ranking:
 
 
 def random_negatives(bench: Bench) -> Ranking:
-    return bench.fine_tuned("random", cs.RandomNegatives(bench.train_corpus, seed=bench.options.seed))
+    return bench.fine_tuned("random", cs.RandomNegatives(bench.train_corpus, seed=bench.seed))
 
 
 def _bm25_miner(bench: Bench) -> pt.Transformer:
@@ -259,56 +314,147 @@ def e4(bench: Bench) -> Ranking:
 
 
 def e5(bench: Bench) -> Ranking:
-    """A larger collection of responses: those of other conversations (``--external``, JSON Lines of docno and text)."""
-    from pt_convsearch._files import read_jsonl
-
-    if bench.options.external is None:
-        raise FileNotFoundError("no collection of other responses was given (--external)")
-    others = [
-        {"docno": f"external:{document['docno']}", "text": document["text"]}
-        for _, document in read_jsonl(bench.options.external)
-    ]
-    corpus = [*bench.train_corpus, *others]
+    """A larger collection of responses: ``--external`` (JSON Lines of docno and text); else whatever was said in
+    training dialogues and is no response of the task. What stands in the context itself is no negative then."""
+    if bench.options.external:
+        others = [(document["docno"], document["text"]) for _, document in read_jsonl(Path(bench.options.external))]
+    else:
+        others = [(str(number), text) for number, text in enumerate(other_utterances(bench))]
+    corpus = [*bench.train_corpus, *({"docno": f"external:{docno}", "text": text} for docno, text in others)]
     index = bench.bm25_index("external", corpus)
     bench.notes["external responses"] = len(others)
-    return bench.fine_tuned("e5-bm25", bench.form() >> index.bm25(num_results=100), corpus)
+    miner = bench.form() >> index.bm25(num_results=100) >> cs.DropContextSubsets()
+    return bench.fine_tuned("e5-bm25", miner, corpus)
+
+
+def other_utterances(bench: Bench) -> list[str]:
+    """What was said in training contexts and is the text of no response, each text once."""
+    responses = {document["text"] for document in bench.train_corpus}
+    said = dict.fromkeys(
+        text
+        for query, history in zip(bench.dialogues["query"], bench.dialogues["qhistory"], strict=True)
+        for text in (*(message["content"] for message in history), query)
+    )
+    return [text for text in said if text.strip() and text not in responses]
 
 
 def e6(bench: Bench) -> Ranking:
     """Replies by ``--generator``; by default a model that was trained on the same dialogues the other way round."""
-    model = bench.options.generator or _replier(bench)
-    miner = cs.negatives.GeneratedNegatives(model, num_results=10, seed=bench.options.seed, max_new_tokens=40)
+    given = bench.options
+    model = given.generator or _replier(bench)
+    # one more than is needed: a reply that is the gold's text is dropped
+    miner = cs.negatives.GeneratedNegatives(
+        model, num_results=given.negatives + 1, seed=bench.seed, max_new_tokens=given.max_passage_length,
+        max_input_length=given.max_query_length,
+    )  # fmt: skip
     replies = miner.documents(cs.form(cs.X)(bench.train))
-    bench.notes["generated"] = {"model": str(model), "replies": len(replies), "first": [d["text"] for d in replies[:5]]}
+    bench.notes |= {"replies": len(replies), "examples": [document["text"] for document in replies[:20]]}
     return bench.fine_tuned("e6-generated", cs.form(cs.X) >> miner, [*bench.train_corpus, *replies])
 
 
 def _replier(bench: Bench) -> str:
-    given = bench.options
-    train = bench.train
-    turned = pd.DataFrame({"query": train["answer"], "qhistory": [[]] * len(train), "answer": train["query"]})
+    given, train = bench.options, bench.dialogues
+    context = cs.form(cs.X, max_tokens=given.max_query_length, tokenizer=given.encoder)(train)["query"]
+    turned = pd.DataFrame({"query": train["answer"], "qhistory": [[]] * len(train), "answer": context})
+    folder = bench.folder("models", "e6-generated").with_name(f"replies-seed{bench.seed}")
     cs.train_resp2ctxt(
-        turned, "last_utterance", init=given.seq2seq_init or seq2seq_start(bench), out=bench.out / "models" / "replies",
-        max_steps=given.seq2seq_steps, epochs=2, batch_size=given.seq2seq_batch_size, max_target_length=40,
-        learning_rate=given.seq2seq_learning_rate, seed=given.seed,
+        turned, "last_utterance", init=given.seq2seq_init or seq2seq_start(bench), out=folder,
+        max_steps=given.seq2seq_steps, epochs=2, batch_size=given.seq2seq_batch_size,
+        max_source_length=given.max_query_length, max_target_length=given.max_passage_length,
+        learning_rate=given.seq2seq_learning_rate, warmup=0.05, seed=bench.seed,
     )  # fmt: skip
-    return str(bench.out / "models" / "replies")
+    return str(folder)
 
 
-#: name of the row -> what makes it, and what the table calls it
-ROWS: dict[str, tuple[Callable[[Bench], Ranking], str]] = {
-    "bm25": (bm25, "BM25"),
-    "rm3": (rm3, "BM25 + RM3"),
-    "resp2ctxt": (lambda bench: expanded(bench, "context"), "BM25 + resp2ctxt"),
-    "resp2ctxt_lu": (lambda bench: expanded(bench, "last_utterance"), "BM25 + resp2ctxt_lu"),
-    "zero-shot": (zero_shot, "bi-encoder, zero-shot"),
-    "random": (random_negatives, "fine-tuned, random negatives"),
-    "bm25-negatives": (bm25_negatives, "fine-tuned, BM25 negatives"),
-    "dense-negatives": (dense_negatives, "fine-tuned, bi-encoder negatives"),
-    "e2-bm25": (e2_bm25, "E2: BM25 negatives, ranks 91-100"),
-    "e2-dense": (e2_dense, "E2: bi-encoder negatives, ranks 91-100"),
-    "e3-bm25": (e3, "E3: BM25 negatives that the context does not hold"),
-    "e4-bm25": (e4, "E4: BM25 negatives of the last utterance"),
-    "e5-bm25": (e5, "E5: BM25 negatives of a larger collection"),
-    "e6-generated": (e6, "E6: generated negatives"),
+# -- several systems together
+
+
+def _fused(bench: Bench, fuse: Callable[..., pt.Transformer]) -> Ranking:
+    """The rankings of BM25 and of the bi-encoder with random negatives, fused."""
+    kept = [bench.kept("bm25"), bench.kept("random")]
+    asked = bench.topics[["qid", "query"]]
+    run, candidates = (
+        fuse(*(pt.Transformer.from_df(frames[kind]) for frames in kept))(asked) for kind in ("run", "candidates")
+    )
+    return run, candidates
+
+
+def hybrid_rrf(bench: Bench) -> Ranking:
+    return _fused(bench, lambda *both: cs.rrf(*both, num_results=bench.options.depth))
+
+
+def hybrid_weighted(bench: Bench) -> Ranking:
+    """The weight is tuned on held-out contexts."""
+    encoder = bench.bi_encoder(str(bench.folder("models", "random")))
+    index = bench.dense_index(bench.folder("indexes", "random"), encoder, bench.corpus)
+    sparse = bench.form() >> bench.index.bm25(num_results=100)
+    dense = cs.form(cs.X, sep=SEPARATORS) >> index.retriever(num_results=100)
+    both = [pt.Transformer.from_df(system(bench.held_out)) for system in (sparse, dense)]
+    scores = {}
+    for tenths in range(1, 10):
+        weights = [tenths / 10, 1 - tenths / 10]
+        run = cs.reranking.interpolate(*both, weights=weights)(bench.held_out[["qid", "query"]])
+        values = evaluate(run, bench.train_qrels, RR, qids=bench.held_out["qid"])
+        scores[tenths] = float(values.iloc[:, 0].mean())
+    best = max(scores, key=scores.__getitem__)
+    bench.notes |= {"weight of BM25": best / 10, "held-out RR": {str(key / 10): value for key, value in scores.items()}}
+    weights = [best / 10, 1 - best / 10]
+    return _fused(
+        bench, lambda *both: cs.reranking.interpolate(*both, weights=weights, num_results=bench.options.depth)
+    )
+
+
+#: the options that rows depend on
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "data": ("dataset", "split", "train_contexts", "test_contexts", "held_out", "depth", "num_candidates"),
+    "bm25": ("query_characters",),
+    "encoder": ("encoder", "layers", "pooling", "similarity", "max_query_length", "max_passage_length"),
+    "training": ("init", "steps", "batch_size", "negatives", "learning_rate", "eval_every", "scale"),
+    "seq2seq": ("encoder", "seq2seq_init", "seq2seq_layers", "seq2seq_steps", "seq2seq_batch_size",
+                "seq2seq_learning_rate"),
+    "resp2ctxt": ("target_length",),
+    "resp2ctxt_lu": ("target_length_lu",),
+    "external": ("external",),
+    "replies": ("generator",),
+}  # fmt: skip
+SPARSE, DENSE, TUNED = ("bm25",), ("encoder",), ("bm25", "encoder", "training")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes:
+        work: what ranks.
+        title: what the table calls it.
+        options: groups of :data:`OPTIONS` that it depends on.
+        seeded: whether another seed is another result.
+    """
+
+    work: Callable[[Bench], Ranking]
+    title: str
+    options: tuple[str, ...] = TUNED
+    seeded: bool = True
+
+
+#: by name; a row that needs others comes after them
+ROWS: dict[str, Row] = {
+    "bm25": Row(bm25, "BM25", SPARSE, seeded=False),
+    "rm3": Row(rm3, "BM25 + RM3", SPARSE, seeded=False),
+    "resp2ctxt": Row(lambda bench: expanded(bench, "context"), "BM25 + resp2ctxt", (*SPARSE, "seq2seq", "resp2ctxt")),
+    "resp2ctxt_lu": Row(
+        lambda bench: expanded(bench, "last_utterance"), "BM25 + resp2ctxt_lu", (*SPARSE, "seq2seq", "resp2ctxt_lu")
+    ),
+    "zero-shot": Row(zero_shot, "bi-encoder, zero-shot", DENSE, seeded=False),
+    "random": Row(random_negatives, "fine-tuned, random negatives"),
+    "bm25-negatives": Row(bm25_negatives, "fine-tuned, BM25 negatives"),
+    "dense-negatives": Row(dense_negatives, "fine-tuned, bi-encoder negatives"),
+    "e2-bm25": Row(e2_bm25, "E2: BM25 negatives, ranks 91-100"),
+    "e2-dense": Row(e2_dense, "E2: bi-encoder negatives, ranks 91-100"),
+    "e3-bm25": Row(e3, "E3: BM25 negatives that the context does not hold"),
+    "e4-bm25": Row(e4, "E4: BM25 negatives of the last utterance"),
+    "e5-bm25": Row(e5, "E5: BM25 negatives of a larger collection", (*TUNED, "external")),
+    "e6-generated": Row(e6, "E6: generated negatives", (*TUNED, "seq2seq", "replies")),
+    "hybrid-rrf": Row(hybrid_rrf, "BM25 and random negatives, RRF"),
+    "hybrid-weighted": Row(hybrid_weighted, "BM25 and random negatives, weighted"),
 }
