@@ -182,7 +182,7 @@ def train(
         return opened(target, settings)
     alone = _files.alone(work) if processes() == 1 else contextlib.nullcontext()
     with alone:
-        resume = prepare(work, settings, overwrite)
+        resume = prepare(work, settings, overwrite, cpu=model.device.type == "cpu")
         with quiet():
             trainer = make_trainer(
                 model,

@@ -48,11 +48,14 @@ def finished(target: Path, settings: dict[str, Any]) -> bool:
     return True
 
 
-def prepare(work: Path, settings: dict[str, Any], overwrite: bool) -> str | None:
-    """The checkpoint to go on from, in the folder of an unfinished run with the same settings; None to begin."""
+def prepare(work: Path, settings: dict[str, Any], overwrite: bool, *, cpu: bool = False) -> str | None:
+    """The checkpoint to go on from, in the folder of an unfinished run with the same settings; None to begin.
+
+    Where several processes train (on the ``cpu`` or not, which decides how they talk), one of them prepares.
+    """
     from accelerate import PartialState
 
-    state = PartialState() if processes() > 1 else None
+    state = PartialState(cpu=cpu) if processes() > 1 else None
     if state is None or state.is_main_process:
         known = work / SETTINGS
         if work.exists() and any(work.iterdir()) and (overwrite or _files.json_or_none(known) != settings):
