@@ -24,13 +24,16 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "dense": ("BiEncoder", "DenseIndex"),
     "expansion": ("Resp2Ctxt", "expansion_summary", "expansion_terms"),
     "rewriting": ("HQE", "LLMRewriter", "NthRewrite", "QuReTeC", "Rewriter", "RewriteTerms"),
-    "reranking": ("DropSeen", "rrf"),
+    "reranking": ("CrossEncoder", "DropSeen", "Speakers", "rrf"),
     "negatives": (
         "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",
         "GeneratedNegatives", "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "annotation_sheet",
         "annotation_widget", "candidate_lists", "false_negative_rates", "training_pairs",
     ),
-    "training": ("train", "train_conqrr", "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators"),
+    "training": (
+        "train", "train_conqrr", "train_convdr", "train_quretec", "train_resp2ctxt", "train_rewriter",
+        "with_separators",
+    ),
     "evaluation": (
         "CostMeter", "Experiment", "QuestionTypes", "cost_table", "figures", "pairwise_tests", "plots",
         "render", "shortcut_dependence", "superscripts", "top_passages",

@@ -1,6 +1,31 @@
-"""Results to results: leaving out what was seen, fusing several rankings."""
+"""Results to results: cross-encoders and T5, passages of documents, PARADE, fusion, leaving out what was seen.
 
-from .drop_seen import DropSeen
-from .fusion import interpolate, rrf
+The names below are loaded when first used: PyTorch takes seconds to import, and fusion does not need it.
+"""
 
-__all__ = ["DropSeen", "interpolate", "rrf"]
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "CrossEncoder": "cross_encoder",
+    "DropSeen": "drop_seen",
+    "Speakers": "speakers",
+    "interpolate": "fusion",
+    "rrf": "fusion",
+}
+
+__all__ = ["CrossEncoder", "DropSeen", "Speakers", "interpolate", "rrf"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
