@@ -52,8 +52,7 @@ class QuestionTypes:
         ['first', None]
 
     Source: Kim & Kim (2022), who define the types; the largest over several gold passages, and turn numbers that
-        follow each
-    other, are our reading.
+    follow each other, are our reading.
     """
 
     def __init__(

@@ -22,10 +22,9 @@ class ResultTable(pd.DataFrame):
     its ``n``. A cell without a value is NaN; :func:`render` writes a dash. What does not fit into cells is kept
     beside them, in ``attrs``:
 
-    Attributes:
-        tests: one row for each system, group and measure tested against the baseline.
-        intervals: bootstrap intervals.
-        questions: how many topics there were, how many judged, unjudged, and for each system without results.
+    Beside it: :attr:`tests`, one row for each system, group and measure tested against the baseline; :attr:`intervals`,
+    bootstrap intervals; :attr:`questions`, how many topics there were, how many judged, unjudged, and for each system
+    without results.
     """
 
     @property

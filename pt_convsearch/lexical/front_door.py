@@ -16,13 +16,17 @@ from .index import BM25Index
 def bm25(index: Any, **options: Any) -> Stage:
     """A BM25 retriever over any engine's index, ``Q -> R``; all keep one contract.
 
-    | engine | index | formula | query term said n times | a document's ties |
-    |---|---|---|---|---|
-    | ours | :class:`BM25Index` | Lucene's, exact lengths | counts n times | order of the collection |
-    | PISA | ``pyterrier_pisa.PisaIndex`` | Robertson's idf, floored at 1e-6 | counts n times | PISA's |
-    | Terrier | ``pt.terrier.TerrierIndex``, IndexRef | Terrier's, idf may be negative | divided by the largest |
-    Terrier's |
-    | Anserini | Lucene index, pyserini's searcher | Lucene's, lengths rounded to a byte | counts n times | Lucene's |
+    ========= ==================================== ============================== ============================
+    engine    index                                formula                        a query term said n times
+    ========= ==================================== ============================== ============================
+    ours      :class:`BM25Index`                   Lucene's, exact lengths        counts n times
+    PISA      ``pyterrier_pisa.PisaIndex``         Robertson's idf, from 1e-6 on  counts n times
+    Terrier   ``pt.terrier.TerrierIndex``,         Terrier's, idf may be negative divided by the largest count,
+              IndexRef                                                            then saturated
+    Anserini  Lucene index, pyserini's searcher    Lucene's, lengths in one byte  counts n times
+    ========= ==================================== ============================== ============================
+
+    Equal scores come in the order of the collection from ours; in the engine's own order from the others.
 
     **Which rank alike** for equal tokens: ours and bm25s (``method="lucene"``), and Lucene up to its rounded lengths;
     ours with ``idf="robertson"`` and PISA. Terrier's BM25 is another function and ranks like none of them. Tokens are

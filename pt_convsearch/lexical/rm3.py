@@ -34,8 +34,7 @@ class RM3(Stage):
 
     Input columns: ``qid``, ``query``, ``docno``, ``score``, ``rank`` of any retriever over the same documents. Output
     columns: the query's (those that begin with q, and conversation_id, turn_number, answer), and ``query_toks``, the
-        weighted index
-    terms, which every retriever of ours takes in place of ``query``. One row per qid that has results.
+    weighted index terms, which every retriever of ours takes in place of ``query``. One row per qid that has results.
 
     Args:
         index: where the documents' terms are.

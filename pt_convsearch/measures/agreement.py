@@ -31,9 +31,8 @@ def agreement(
 
     Returns:
         a frame indexed by qid: ``overlap``, shared documents of the two top k over the length of the longer one (k,
-            where both reach
-        it); ``rbo``, the extrapolated rank-biased overlap of the two rankings as far as they go. Where one ranking
-        is empty both are 0; where both are empty there is nothing to agree on, and both are NaN.
+        where both reach it); ``rbo``, the extrapolated rank-biased overlap of the two rankings as far as they go. Where
+        one ranking is empty both are 0; where both are empty there is nothing to agree on, and both are NaN.
 
     Source: Webber, Moffat & Zobel, A similarity measure for indefinite rankings (TOIS 2010), equation 32 for lists
         of uneven length.
