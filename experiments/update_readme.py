@@ -1,7 +1,7 @@
-"""Put the measured tables into README.md.
+"""Put the measured tables into README.md and the pages of the documentation.
 
     python experiments/update_readme.py            # rewrite
-    python experiments/update_readme.py --check    # exit status 1 if README differs from the results
+    python experiments/update_readme.py --check    # exit status 1 if a page differs from the results
 
 What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
 column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``. The
@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -30,22 +32,28 @@ def table(source: str, measures: list[str]) -> str:
     results = results[results["measure"].isin(measures)]
     groups = list(dict.fromkeys(results["group"]))
     columns = [(group, measure) for group in groups for measure in measures]
-    cells = {(row.system, row.group, row.measure): row.value for row in results.itertuples()}
+    cells = {(row.system, row.group, row.measure): _shown(row) for row in results.itertuples()}
     sizes = {group: int(results.loc[results["group"] == group, "n"].max()) for group in groups}
     named = (lambda group, measure: f"{group} {measure}") if len(measures) > 1 else (lambda group, measure: group)
     head = [f"{named(group, measure)} (n {sizes[group]})" for group, measure in columns]
     lines = ["| " + " | ".join([", ".join(measures), *head]) + " |", "|---" * (len(columns) + 1) + "|"]
     for system in dict.fromkeys(results["system"]):
-        values = [cells.get((system, *column), float("nan")) for column in columns]
-        lines.append("| " + " | ".join([system.replace("\\", "\\\\"), *map(_shown, values)]) + " |")
+        values = [cells.get((system, *column), "–") for column in columns]
+        lines.append("| " + " | ".join([system.replace("\\", "\\\\"), *values]) + " |")
     meta = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     environment = meta["environment"]
     lines += ["", f"<sub>`{environment['command']}` at {environment['commit']}, {environment['cpus']} CPU cores.</sub>"]
     return "\n".join(lines) + "\n"
 
 
-def _shown(value: float) -> str:
-    return "–" if value != value else f"{value:.3f}"
+def _shown(row: Any) -> str:
+    """A cell: the value, whole where it is a count, and the ends of its interval where there is one."""
+    if row.value != row.value:
+        return "–"
+    low, high = getattr(row, "low", math.nan), getattr(row, "high", math.nan)
+    if row.measure == "questions":
+        return f"{row.value:,.0f}"
+    return f"{row.value:.3f}" if low != low else f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def speed(source: str) -> str:
@@ -62,7 +70,7 @@ def speed(source: str) -> str:
 
 
 def renewed(text: str) -> str:
-    """README with every table made anew."""
+    """A page with every table made anew."""
 
     def block(match: re.Match[str]) -> str:
         if match["kind"] == "speed":
@@ -75,13 +83,20 @@ def renewed(text: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    readme = HERE.parent / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    new = renewed(text)
-    if parser.parse_args().check:
-        return int(new != text)
-    readme.write_text(new, encoding="utf-8")
-    return 0
+    check = parser.parse_args().check
+    top = HERE.parent
+    stale = 0
+    for page in [top / "README.md", *sorted((top / "pt_convsearch" / "pt_docs").rglob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        new = renewed(text)
+        if new == text:
+            continue
+        stale = 1
+        if check:
+            print(f"{page.relative_to(top)} differs from experiments/results")
+        else:
+            page.write_text(new, encoding="utf-8")
+    return stale if check else 0
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ _VERSIONS_OF = (
 def long_table(table: pd.DataFrame) -> pd.DataFrame:
     """A table of :func:`Experiment` as rows: system, group, measure, value, n.
 
-    A cell without a value (a form that cannot apply) is NaN, an empty field in CSV.
+    A cell without a value (a form that cannot apply) is NaN, an empty field in CSV. Where the experiment was asked for
+    bootstrap intervals (``ci``), ``low`` and ``high`` follow.
     """
     rows: list[tuple[str, str, str, float, int | None]] = []
     for group in table.columns.get_level_values(0).unique():
@@ -36,7 +37,12 @@ def long_table(table: pd.DataFrame) -> pd.DataFrame:
                     (str(system), str(group), str(measure), float(value), int(n) if n == n else None)
                     for system, value, n in zip(table.index, block[measure], counts, strict=True)
                 )
-    return pd.DataFrame(rows, columns=["system", "group", "measure", "value", "n"])
+    long = pd.DataFrame(rows, columns=["system", "group", "measure", "value", "n"])
+    intervals = pd.DataFrame(table.attrs.get("intervals", []))
+    if len(intervals) == 0:
+        return long
+    intervals = intervals.rename(columns={"name": "system"})[["system", "group", "measure", "low", "high"]]
+    return long.merge(intervals, how="left", on=["system", "group", "measure"], validate="one_to_one")
 
 
 def environment() -> dict[str, Any]:

@@ -90,11 +90,13 @@ class Study:
         ).pipe(lambda frame: frame[["engine", *[column for column in frame.columns if column != "engine"]]])
 
     def results(self) -> pd.DataFrame:
-        """Table and dependence as rows of system, group, measure, value, n."""
+        """Table and dependence as rows of system, group, measure, value, n, and the table's intervals if it has any."""
         rows = [long_table(self.table)]
         for name, result in self.dependence.items():
             rows.append(result.long().assign(system=f"{name}: X_t against X_t\\q_t"))
-        return pd.concat(rows, ignore_index=True)[["system", "group", "measure", "value", "n"]]
+        results = pd.concat(rows, ignore_index=True)
+        columns = ["system", "group", "measure", "value", "n", "low", "high"]
+        return results[[name for name in columns if name in results]]
 
     def write(self, out: PathLike, *, settings: dict[str, Any], timings: dict[str, float] | None = None) -> None:
         """Write results.csv and results.json into ``out``."""
@@ -111,6 +113,7 @@ def shortcut_study(
     by: Any = "qtype",
     dependence_by: Any = None,
     control: str | None = "swapped",
+    ci: float | None = None,
     seed: int = 1,
     verbose: bool = False,
     on_step: Callable[[str], None] | None = None,
@@ -129,7 +132,8 @@ def shortcut_study(
         by: as in :func:`Experiment`.
         dependence_by: groups for the dependence, likewise; ``by`` where it is a column, by default.
         control: as in :func:`shortcut_dependence`.
-        seed: for the control.
+        ci: as in :func:`Experiment`: intervals of the table by bootstrap over conversations.
+        seed: for the control and the bootstrap.
         verbose: show progress.
         on_step: told what is being done, for a command line.
 
@@ -153,7 +157,9 @@ def shortcut_study(
     systems = {f"{engine.name} {name}": engine.system(parts) for engine in engines for name, parts in forms.items()}
     say(f"{len(systems)} systems on {len(topics):,} questions")
     start = time.perf_counter()
-    table, per_query = Experiment(systems, topics, qrels, list(measures), by=by, perquery="both", verbose=verbose)
+    table, per_query = Experiment(
+        systems, topics, qrels, list(measures), by=by, ci=ci, seed=seed, perquery="both", verbose=verbose
+    )
     timings["experiment"] = time.perf_counter() - start
     if dependence_by is None and isinstance(by, str):
         dependence_by = by

@@ -31,6 +31,17 @@ def test_a_table_as_rows(table) -> None:
     ]  # fmt: skip
 
 
+def test_intervals_follow_where_they_were_asked_for() -> None:
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["a", "b"], "conversation_id": ["c", "d"]})
+    qrels = pd.DataFrame({"qid": ["1", "2"], "docno": ["d", "d"], "label": [1, 1]})
+    run = pd.DataFrame({"qid": ["1", "2"], "docno": ["d", "d"], "score": [2.0, 1.0], "rank": [0, 0]})
+    rows = long_table(cs.Experiment({"only": run}, topics, qrels, [RR], ci=0.95))
+    # both questions have 1: so has every resample
+    assert rows.to_dict("records") == [
+        {"system": "only", "group": "All", "measure": "RR", "value": 1.0, "n": 2, "low": 1.0, "high": 1.0}
+    ]
+
+
 def test_both_files(table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/home/me/experiments/mtrag.py", "--data", "/home/me/mtrag", "--out", "out"])
     write_results(tmp_path / "new", long_table(table), settings={"seed": 1}, timings={"total": 2.0})
