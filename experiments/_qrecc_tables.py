@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from _rows import Rows
 
 import pt_convsearch as cs
 from pt_convsearch.evaluation.report import write_results
@@ -30,8 +30,7 @@ def write_tables(out: Path, names: list[str], oracle: dict[str, Any], settings: 
         oracle: ``per question`` (all, unseen: frames of measures by qid), ``groups`` (masks) and ``topics``.
         settings: for results.json.
     """
-    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((out / "rows").glob("*/row.json"))]
-    rows = [row for row in rows if row["row"] in names]
+    rows = [row for row in Rows(out / "rows") if row["row"] in names]
     values = pd.concat([_oracle(oracle), *map(_values, rows)], ignore_index=True)
     found = values.groupby(KEYS, sort=False)["value"].agg(value="mean", sd="std", seeds="count").reset_index()
     found = found.merge(values[[*KEYS, "n"]].drop_duplicates(KEYS), on=KEYS).astype({"n": "int64"})
@@ -164,10 +163,9 @@ def _oracle(oracle: dict[str, Any]) -> pd.DataFrame:
 
 def _per_question(out: Path, name: str) -> pd.DataFrame:
     """The values of each question, the mean over the seeds: columns (system, measure)."""
-    found = []
-    for path in (out / "rows").glob("*/row.json"):
-        if json.loads(path.read_text(encoding="utf-8"))["row"] == name:
-            found.append(pd.read_parquet(path.with_name("per_question.parquet")))
+    found = [
+        pd.read_parquet(row["folder"] / "per_question.parquet") for row in Rows(out / "rows") if row["row"] == name
+    ]
     return pd.concat(found).groupby(["qid", "name", "measure"])["value"].mean().unstack(["name", "measure"])
 
 

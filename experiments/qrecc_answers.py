@@ -17,7 +17,6 @@ conversation and orders its answers at random.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import shutil
@@ -32,10 +31,11 @@ import pandas as pd
 from _common import arguments, say, temporary
 from _qrecc_parts import LENGTHS, WITH_REWRITE, Data, Rewritten, SeenAnswers, encoder, form_options, groups, minilm
 from _qrecc_tables import write_tables
+from _rows import Rows, fingerprint, slug
 from ir_measures import RR, R
 
 import pt_convsearch as cs
-from pt_convsearch._files import write_json, written
+from pt_convsearch._files import write_json
 from pt_convsearch.evaluation.oracle import ConversationOracle
 from pt_convsearch.evaluation.study import Engine, Study, dense_engine, shortcut_study
 
@@ -159,6 +159,7 @@ class Experiment:
 
     def __init__(self, data: Data, options: Any) -> None:
         self.data, self.options, self.out = data, options, options.out
+        self.rows = Rows(options.out / "rows")
         self.topics = data.topics["test"]
         self.groups = groups(self.topics, data.qrels["test"])
         self.settings: dict[str, Any] = {
@@ -296,8 +297,8 @@ class Experiment:
 
     def _trained(self, row: Row, seed: int, training: dict[str, Any], timings: dict[str, float]) -> cs.BiEncoder:
         pairs = self._pairs(row, seed, timings)
-        made_of = _digest([pairs.fingerprint, training, self.init_hash(), row.options])
-        target = self.out / "models" / f"{_slug(row.name)}.seed{seed}.{made_of[:8]}"
+        made_of = fingerprint([pairs.fingerprint, training, self.init_hash(), row.options])
+        target = self.out / "models" / f"{slug(row.name)}.seed{seed}.{made_of[:8]}"
         options = dict(training)
         begun = target.exists() or target.with_name(f"{target.name}.training").exists()
         with timed({} if begun else timings, "training"):  # what a killed run left is no measure of the whole
@@ -311,10 +312,10 @@ class Experiment:
     def _pairs(self, row: Row, seed: int, timings: dict[str, float], model: cs.BiEncoder | None = None) -> Any:
         """The training pairs of a row; mined once, then opened."""
         topics, qrels, corpus = (part["train"] for part in (self.data.topics, self.data.qrels, self.data.corpus))
-        known = self.out / "pairs" / f"{_slug(row.name)}.seed{seed}"
-        asked = _digest([self.settings, repr(row), seed, POOL])
+        known = self.out / "pairs" / f"{slug(row.name)}.seed{seed}"
+        asked = fingerprint([self.settings, repr(row), seed, POOL])
         if row.negatives == "model":  # these depend on the in-batch model
-            asked = _digest([asked, self.init_hash(), self.training(self.steps())])
+            asked = fingerprint([asked, self.init_hash(), self.training(self.steps())])
         note = known.with_name(f"{known.name}.json")
         if note.is_file() and known.is_dir():
             before = json.loads(note.read_text(encoding="utf-8"))
@@ -415,48 +416,20 @@ class Experiment:
     # -- one folder a row
 
     def _run(self, name: str, seed: int, settings: dict[str, Any], run: Callable[[dict[str, float]], Study]) -> None:
-        folder = self.out / "rows" / f"{_slug(name)}.seed{seed}"
-        fingerprint = _digest(settings)
-        done = folder / "row.json"
-        if done.is_file():
-            if json.loads(done.read_text(encoding="utf-8"))["fingerprint"] == fingerprint:
-                say(f"{name}, seed {seed}: done before")
-                return
-            say(f"{name}, seed {seed}: was run with other settings, is run anew")
-        say(f"{name}, seed {seed}")
-        timings: dict[str, float] = {}
-        study = run(timings)
-        results = study.results()
-        dependence = (
-            study.dependence[UNSEEN].summary.assign(answers=UNSEEN),
-            study.dependence[ALL].summary.assign(answers=ALL),
-        )
-        with written(folder) as temporary_folder:
-            temporary_folder.mkdir(parents=True)
-            study.per_query.to_parquet(temporary_folder / "per_question.parquet", index=False)
-            write_json(
-                temporary_folder / "row.json",
-                {
-                    "row": name,
-                    "seed": seed,
-                    "fingerprint": fingerprint,
-                    "settings": settings,
-                    "timings": timings,
-                    "values": [
-                        [None if value != value else value for value in record] for record in results.values.tolist()
-                    ],
-                    "dependence": json.loads(pd.concat(dependence).to_json(orient="records")),
-                },
-            )
-        say(f"{name}, seed {seed}: " + ", ".join(f"{key} {value:.1f}" for key, value in timings.items()))
+        def work() -> Any:
+            timings: dict[str, float] = {}
+            study = run(timings)
+            values = study.results().values.tolist()
+            dependence = (study.dependence[one].summary.assign(answers=one) for one in (UNSEEN, ALL))
+            facts = {
+                "timings": timings,
+                "values": [[None if value != value else value for value in record] for record in values],
+                "dependence": json.loads(pd.concat(dependence).to_json(orient="records")),
+            }
+            say(f"{name}, seed {seed}: " + ", ".join(f"{key} {value:.1f}" for key, value in timings.items()))
+            return facts, {"per_question": study.per_query}
 
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode("utf-8")).hexdigest()[:16]
-
-
-def _slug(name: str) -> str:
-    return "".join(character if character.isalnum() else "-" for character in name).strip("-")
+        self.rows.run(name, seed, settings, work)
 
 
 if __name__ == "__main__":
