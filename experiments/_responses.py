@@ -74,7 +74,8 @@ class Bench:
         """All that a row depends on."""
         given = vars(self.options)
         names = dict.fromkeys(name for group in ("data", *row.options) for name in OPTIONS[group])
-        return {**{name: given[name] for name in names}, "contexts": self.data, "seed": seed if row.seeded else None}
+        found = {**{name: given[name] for name in names}, "contexts": self.data, "seed": seed if row.seeded else None}
+        return {**found, "candidates": "given"} if given["candidates"] == "given" else found
 
     def folder(self, kind: str, name: str) -> Path:
         """Where a row of this seed and these settings keeps a model, an index …"""
@@ -197,12 +198,13 @@ def same_dialogue(bench: Bench, pairs: cs.TrainingPairs) -> dict[str, float]:
     """The shares of mined negatives that come from their context's dialogue, and that stand in the context itself."""
     frame, texts = pairs.frame(), dict(zip(*(pairs.passages()[name] for name in ("docno", "text")), strict=True))
     topics = bench.train.set_index("qid")
-    dialogue = topics["conversation_id"].to_dict()
+    answered = bench.train_qrels.merge(bench.dialogues[["qid", "conversation_id"]], on="qid")
+    home = dict(zip(answered["docno"], answered["conversation_id"], strict=True))
     near = inside = count = 0
     for qid, negatives in zip(frame["qid"], frame["negatives"], strict=True):
         said = {message["content"] for message in topics.at[qid, "qhistory"]} | {topics.at[qid, "query"]}
         count += len(negatives)
-        near += sum(dialogue.get(docno) == dialogue[qid] for docno in negatives)
+        near += sum(home.get(docno) == topics.at[qid, "conversation_id"] for docno in negatives)
         inside += sum(texts[docno] in said for docno in negatives)
     count = max(1, count)
     return {"of the same dialogue": round(near / count, 4), "in the context": round(inside / count, 4)}
@@ -275,6 +277,13 @@ def seq2seq_start(bench: Bench) -> str:
 def zero_shot(bench: Bench) -> Ranking:
     """Utterances with a blank between: a separator that the encoder never saw would mean nothing to it."""
     return bench.dense("zero-shot", bench.encoder, " ")
+
+
+def zero_shot_whole(bench: Bench) -> Ranking:
+    """The same with all its layers, where the trained rows have fewer."""
+    if not bench.options.layers:
+        raise NotThere("the encoders of the other rows have all their layers")
+    return bench.dense("zero-shot-whole", bench.bi_encoder(bench.options.encoder), " ")
 
 
 def random_negatives(bench: Bench) -> Ranking:
@@ -408,6 +417,7 @@ def hybrid_weighted(bench: Bench) -> Ranking:
 OPTIONS: dict[str, tuple[str, ...]] = {
     "data": ("dataset", "split", "train_contexts", "test_contexts", "held_out", "depth", "num_candidates"),
     "bm25": ("query_characters",),
+    "whole encoder": ("encoder", "pooling", "similarity", "max_query_length", "max_passage_length"),
     "encoder": ("encoder", "layers", "pooling", "similarity", "max_query_length", "max_passage_length"),
     "training": ("init", "steps", "batch_size", "negatives", "learning_rate", "eval_every", "scale"),
     "seq2seq": ("encoder", "seq2seq_init", "seq2seq_layers", "seq2seq_steps", "seq2seq_batch_size",
@@ -446,6 +456,7 @@ ROWS: dict[str, Row] = {
         lambda bench: expanded(bench, "last_utterance"), "BM25 + resp2ctxt_lu", (*SPARSE, "seq2seq", "resp2ctxt_lu")
     ),
     "zero-shot": Row(zero_shot, "bi-encoder, zero-shot", DENSE, seeded=False),
+    "zero-shot-whole": Row(zero_shot_whole, "bi-encoder, all layers, zero-shot", ("whole encoder",), seeded=False),
     "random": Row(random_negatives, "fine-tuned, random negatives"),
     "bm25-negatives": Row(bm25_negatives, "fine-tuned, BM25 negatives"),
     "dense-negatives": Row(dense_negatives, "fine-tuned, bi-encoder negatives"),

@@ -32,11 +32,11 @@ from pt_convsearch.negatives._fingerprint import digest
 #: what --quick and --paper set where the command line says nothing else; the full run of a small machine otherwise
 DEFAULTS: dict[str, tuple[Any, Any, Any]] = {  # full, quick, paper
     "encoder": ("sentence-transformers/all-MiniLM-L6-v2",) * 2 + ("bert-base-uncased",),
-    "layers": (3, 2, 0), "steps": (125, 20, 10_000), "batch_size": (16, 16, 5), "negatives": (1, 1, 10),
-    "learning_rate": (1e-4, 1e-4, 2e-5), "eval_every": (25, 10, 100), "max_query_length": (64, 64, 384),
+    "layers": (2, 2, 0), "steps": (100, 20, 10_000), "batch_size": (16, 16, 5), "negatives": (1, 1, 10),
+    "learning_rate": (1e-4, 1e-4, 2e-5), "eval_every": (50, 10, 100), "max_query_length": (64, 64, 384),
     "max_passage_length": (32, 32, 128), "seq2seq_init": (None, None, "t5-base"), "seq2seq_layers": (2, 2, 0),
-    "seq2seq_steps": (500, 30, None), "seq2seq_batch_size": (16, 16, 5), "seq2seq_learning_rate": (3e-4, 3e-4, 2e-5),
-    "target_length": (32, 16, 400), "target_length_lu": (24, 16, 100), "query_characters": (None, None, 512),
+    "seq2seq_steps": (250, 30, None), "seq2seq_batch_size": (16, 16, 5), "seq2seq_learning_rate": (3e-4, 3e-4, 2e-5),
+    "target_length": (24, 16, 400), "target_length_lu": (16, 16, 100), "query_characters": (None, None, 512),
     "train_contexts": (2000, 800, None), "test_contexts": (None, 150, None), "held_out": (100, 60, 500),
     "similarity": (None, None, "dot"), "scale": (20.0, 20.0, 20.0), "depth": (100, 100, 1000),
 }  # fmt: skip
@@ -46,6 +46,9 @@ def main(argv: list[str] | None = None) -> None:
     options = parsed(argv)
     bench = loaded(options)
     say(f"{len(bench.topics):,} contexts, {len(bench.corpus):,} responses, {len(bench.train):,} contexts to train on")
+    if options.dry_run:
+        show_plan(bench)
+        return
     for seed in options.seeds:
         for name in options.rows:
             if ROWS[name].seeded or seed == options.seeds[0]:
@@ -57,8 +60,8 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, type=Path, metavar="DIR", help="the folder of the collection's files")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--dataset", default="irc", help="irc, mantis, msdialog, udc … (as in cs.dataset)")
-    parser.add_argument("--split", default="dev", help="what is searched; another name of the collection's own")
+    parser.add_argument("--dataset", default="irc", help="irc, mantis, msdialog, udc, or another name of cs.dataset")
+    parser.add_argument("--split", help="whose responses are searched for; dev of irc, test of the others")
     parser.add_argument("--rows", default=",".join(ROWS), help=f"which rows to run: {', '.join(ROWS)}")
     parser.add_argument("--seeds", default="1", help="one or more, e.g. 1,2,3; rows without chance are run once")
     parser.add_argument("--quick", action="store_true", help="a cut of the data and few steps: minutes, not for claims")
@@ -67,7 +70,12 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--generator", help="the model that writes E6's negatives; by default one is trained")
     parser.add_argument("--init", help="start of the fine-tuning: what cs.train made of MS MARCO, say")
     parser.add_argument("--pooling", choices=["mean", "cls"], help="of an encoder that does not say")
-    parser.add_argument("--num-candidates", type=int, default=10, help="n of R_n@k")
+    parser.add_argument("--num-candidates", type=int, default=10, help="n of R_n@k, where candidates are drawn")
+    parser.add_argument(
+        "--candidates", choices=["random", "given"], default="random",
+        help="given: those that come with the contexts (DSTC8's hundred, say); they are put into the collection",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="read the data, say what would be run, and stop")
     for name, (full, quick, paper) in DEFAULTS.items():
         kind = next((type(value) for value in (full, quick, paper) if value is not None), int)
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=f"{full}; quick: {quick}; paper: {paper}")
@@ -76,6 +84,8 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     for name, values in DEFAULTS.items():
         if getattr(options, name) is None:
             setattr(options, name, values[chosen])
+    options.dataset = {"udc": "udc-dstc8"}.get(options.dataset, options.dataset)
+    options.split = options.split or ("dev" if options.dataset == "irc" else "test")
     options.seeds = [int(seed) for seed in options.seeds.split(",")]
     options.rows = [name.strip() for name in options.rows.split(",") if name.strip()]
     unknown = [name for name in options.rows if name not in ROWS]
@@ -85,18 +95,30 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
+#: how the paper's code reads the collections
+PAPER_DATA: dict[str, dict[str, str]] = {
+    "mantis": {"mode": "paper"},
+    "udc-dstc8": {"no_answer": "drop", "correct": "first"},
+}
+
+
 def loaded(options: argparse.Namespace) -> Bench:
     """The collection, its training contexts, and the dialogues among these that are held out."""
-    given = {"path": options.data, "duplicates": "own-id"}
+    given: dict[str, Any] = {"path": options.data, "duplicates": "own-id"}
+    given |= PAPER_DATA.get(options.dataset, {}) if options.paper else {}
     # the collection as in the paper, duplicates across splits included; none of them is trained on
     data = cs.dataset(f"{options.dataset}/{options.split}", collection="train+split", leaks="keep", **given)
     training = cs.dataset(f"{options.dataset}/train", **given)
-    topics, corpus = data.get_topics(), list(data.get_corpus_iter())
+    topics, qrels, corpus = data.get_topics(), data.get_qrels(), list(data.get_corpus_iter())
+    topics = topics[topics["qid"].isin(qrels["qid"])].reset_index(drop=True)
     task = training.task()
-    order = task.topics["conversation_id"].map(lambda name: hashlib.blake2b(str(name).encode()).hexdigest())
-    dialogues = task.topics.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
+    dialogues = task.topics[task.topics["qid"].isin(task.qrels["qid"])]
+    order = dialogues["conversation_id"].map(lambda name: hashlib.blake2b(str(name).encode()).hexdigest())
+    dialogues = dialogues.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
     held = dialogues["conversation_id"].isin(dialogues["conversation_id"].drop_duplicates().iloc[: options.held_out])
     held_out, dialogues = dialogues[held].reset_index(drop=True), dialogues[~held].reset_index(drop=True)
+    if not len(dialogues):
+        raise SystemExit(f"all {len(held_out)} training contexts are held out: give a smaller --held-out")
     some = len(dialogues) if options.train_contexts is None else options.train_contexts
     train = dialogues.iloc[:some].reset_index(drop=True)
     if options.quick:
@@ -104,17 +126,38 @@ def loaded(options: argparse.Namespace) -> Bench:
     if options.test_contexts is not None:
         sampled = topics.sample(min(options.test_contexts, len(topics)), random_state=1)
         topics = sampled.sort_index().reset_index(drop=True)
-        asked = set(data.get_qrels().query("qid in @topics.qid")["docno"]) | set(held_out["qid"]) | set(train["qid"])
-        corpus = [document for document in corpus if document["docno"] in asked]
-    kept = {document["docno"] for document in corpus} | set(dialogues["qid"])
-    qrels = data.get_qrels()
+        asked = pd.concat([topics["qid"], held_out["qid"], train["qid"]])
+        judged = pd.concat([qrels, task.qrels])
+        kept = set(judged.loc[judged["qid"].isin(asked), "docno"])
+        corpus = [document for document in corpus if document["docno"] in kept]
     qrels = qrels[qrels["qid"].isin(topics["qid"])].reset_index(drop=True)
+    if options.candidates == "given":
+        candidates = data.candidates()
+        candidates = candidates[candidates["qid"].isin(topics["qid"])].reset_index(drop=True)
+        options.num_candidates = int(candidates.groupby("qid").size().max())
+        known = {document["docno"] for document in corpus}
+        others = candidates[~candidates["docno"].isin(known)].drop_duplicates("docno")
+        corpus += others[["docno", "text"]].to_dict("records")
+    else:
+        candidates = cs.candidate_lists(topics, qrels, corpus, num_candidates=options.num_candidates, seed=1)
+    judged = task.qrels[task.qrels["qid"].isin(dialogues["qid"])]
+    kept = {document["docno"] for document in corpus} | set(judged["docno"])
     return Bench(
         options, topics, qrels, corpus, dialogues, train, held_out, task.qrels,
-        [document for document in task.corpus if document["docno"] in kept],
-        cs.candidate_lists(topics, qrels, corpus, num_candidates=options.num_candidates, seed=1),
+        [document for document in task.corpus if document["docno"] in kept], candidates,
         data=digest([topics[["qid", "query"]], corpus, held_out[["qid"]], train[["qid"]]]),
     )  # fmt: skip
+
+
+def show_plan(bench: Bench) -> None:
+    """What would be run, with all settings."""
+    print(f"contexts {len(bench.topics)}, responses {len(bench.corpus)}, candidates {len(bench.candidates)}")
+    print(f"training contexts {len(bench.train)} (of {len(bench.dialogues)}), held out {len(bench.held_out)}")
+    for name in bench.options.rows:
+        row = ROWS[name]
+        print(f"{name}: {row.title}; seeds {bench.options.seeds if row.seeded else '-'}")
+        for option, value in bench.settings(row, bench.options.seeds[0]).items():
+            print(f"    {option}: {value}")
 
 
 def run_row(bench: Bench, name: str, seed: int) -> None:
