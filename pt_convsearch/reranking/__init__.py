@@ -9,14 +9,24 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "AggregatePassages": "passages",
     "CrossEncoder": "cross_encoder",
     "DropSeen": "drop_seen",
+    "DuoT5": "duo_t5",
+    "MonoT5": "mono_t5",
+    "SlidingWindow": "passages",
     "Speakers": "speakers",
+    "first_p": "passages",
     "interpolate": "fusion",
+    "max_p": "passages",
     "rrf": "fusion",
+    "sum_p": "passages",
 }
 
-__all__ = ["CrossEncoder", "DropSeen", "Speakers", "interpolate", "rrf"]
+__all__ = [
+    "AggregatePassages", "CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "SlidingWindow", "Speakers", "first_p",
+    "interpolate", "max_p", "rrf", "sum_p",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -71,13 +71,16 @@ class Reranker(Stage):
         frame = inp.assign(qid=as_ids(inp["qid"], "qid"), docno=as_ids(inp["docno"], "docno"))
         frame = frame.take(_former_order(frame)).reset_index(drop=True)
         questions, passages = self._questions(frame), self._passages(frame)
-        scorable = np.array([bool(q.strip()) for q in questions]) & np.array([bool(p.strip()) for p in passages])
+        scorable = self._scorable(frame, questions, passages)
         scores = np.full(len(frame), np.nan)
         scores[scorable] = self._rows_scores(frame, questions, passages, scorable)
         if not scorable.all():
-            logger.info("%d of %d rows have no text or no question: they come last", (~scorable).sum(), len(inp))
+            logger.info("%d of %d rows are not scored: they come last", (~scorable).sum(), len(inp))
             scores = _after_the_others(scores, pd.factorize(frame["qid"])[0])
         return ranked(frame.assign(score=scores))
+
+    def _scorable(self, frame: pd.DataFrame, questions: list[str], passages: list[str]) -> np.ndarray:
+        return np.array([bool(q.strip()) and bool(p.strip()) for q, p in zip(questions, passages, strict=True)])
 
     def _rows_scores(
         self, frame: pd.DataFrame, questions: list[str], passages: list[str], scorable: np.ndarray
