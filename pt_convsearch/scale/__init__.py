@@ -3,6 +3,7 @@
     index = cs.scale.encode(corpus, encoder, "passages.flex")             # an actor pool encodes, one index comes out
     shards = cs.scale.ShardedIndex("passages.shards").index(corpus)       # BM25 in shards, exact
     bm25 = cs.scale.ShardedIndex("passages.shards", engine="ray").bm25()  # each shard served by an actor
+    model = cs.scale.train(pairs, init=…, out="model", num_workers=8)     # one model, trained by eight workers
     mined = cs.scale.on_ray(cs.form(cs.X) >> bm25, num_workers=8)(topics) # rows spread over actors
 
 Ray is optional (``pip install 'pt-convsearch[ray]'``): ``ShardedIndex`` works without it, in threads. The names below
@@ -25,11 +26,12 @@ _HOME = {
     "on_ray": "parallel",
     "plan": "planning",
     "recall_of": "recall",
+    "train": "training",
 }
 
 __all__ = [
     "OnRay", "Plan", "ShardedBM25Index", "ShardedDenseIndex", "ShardedIndex", "connect", "encode", "on_ray", "plan",
-    "recall_of",
+    "recall_of", "train",
 ]  # fmt: skip
 
 

@@ -63,11 +63,12 @@ def plain_errors(what: str) -> Iterator[None]:
         cause = error.cause
         if isinstance(cause, Exception) and not isinstance(cause, RayError):
             raise cause from None
-        raise RuntimeError(f"{what}: {_first_line(error)}") from error
+        raise RuntimeError(f"{what}: {first_line(error)}") from error
     except RayError as error:
-        raise RuntimeError(f"{what}: {_first_line(error)}") from error
+        raise RuntimeError(f"{what}: {first_line(error)}") from error
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of a message that may have many."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # else whatever else runs on the machine starves the workers
 
 WORDS = [f"w{number}" for number in range(25)]
 
