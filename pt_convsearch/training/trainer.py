@@ -10,7 +10,14 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformerTrainer
 from torch.utils.data import DataLoader
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pt_convsearch import _files
@@ -20,8 +27,8 @@ from .data import EpochBatches
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
-class PairsTrainer(SentenceTransformerTrainer):
-    """Trains on :class:`~pt_convsearch.training.data.Examples`.
+class WholeCheckpoints(Trainer):
+    """A trainer on :class:`~pt_convsearch.training.data.Examples` whose checkpoints are whole or not there.
 
     A checkpoint is written as ``checkpoint-N.partial/`` and renamed when everything is in it.
     """
@@ -31,9 +38,6 @@ class PairsTrainer(SentenceTransformerTrainer):
         self._partial: Path | None = None
         super().__init__(**options)
         self.add_callback(_Epochs(batches))
-
-    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """The card is written once, at the end, by :mod:`pt_convsearch.training.card`."""
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         self.accelerator.even_batches = False
@@ -79,6 +83,13 @@ class PairsTrainer(SentenceTransformerTrainer):
         for step, path in checkpoints(folder):
             if step not in kept:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+class PairsTrainer(WholeCheckpoints, SentenceTransformerTrainer):
+    """The trainer of sentence-transformers on our batches."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """The card is written once, at the end, by :mod:`pt_convsearch.training.card`."""
 
 
 class _Epochs(TrainerCallback):
