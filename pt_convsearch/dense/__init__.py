@@ -15,10 +15,11 @@ _HOME = {
     "BiEncoder": "encoder",
     "DenseIndex": "index",
     "DenseRetriever": "retriever",
+    "SparseEncoder": "sparse_encoder",
     "minilm_path": "minilm",
 }
 
-__all__ = ["BiEncoder", "DenseIndex", "DenseRetriever", "minilm_path"]
+__all__ = ["BiEncoder", "DenseIndex", "DenseRetriever", "SparseEncoder", "minilm_path"]
 
 
 def __getattr__(name: str) -> Any:

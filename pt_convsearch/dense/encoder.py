@@ -168,6 +168,25 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         self.identity()
         return {**self.__dict__, "_towers": None}
 
+    def with_query_model(self, query_model: Model, **options: Any) -> BiEncoder:
+        """This encoder with another query tower; passages are encoded as before, so an index of theirs is searched as
+        it is.
+
+        Args:
+            query_model: a name, a folder or a SentenceTransformer, trained for these passages (``cs.train_convdr``).
+            options: of the queries, e.g. ``max_query_length``.
+        """
+        own = self._options
+        passage = own["model"] if own["passage_model"] is None else own["passage_model"]
+        given = {
+            **own, "model": None, "query_model": query_model, "passage_model": self._load()[1],
+            "similarity": self.similarity, "batch_size": self.batch_size, "device": self.device, "bf16": self.bf16,
+            "verbose": self.verbose, **options,
+        }  # fmt: skip
+        made = BiEncoder(**given)
+        made._options["passage_model"] = passage  # a tower that has a name travels by it
+        return made
+
     # -- identity ----------------------------------------------------------------------------------------------------
 
     def identity(self) -> dict[str, Any]:

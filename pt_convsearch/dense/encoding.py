@@ -68,7 +68,7 @@ def encode(
     with tqdm(total=len(distinct), desc=progress, unit="text", disable=progress is None) as bar:
         for start in range(0, len(distinct), _WINDOW):
             window = distinct[start : start + _WINDOW]
-            for rows, found, was_cut in _encode_window(tower, window, side, batch_size, bf16):
+            for rows, found, was_cut in encode_window(tower, window, side, batch_size, bf16):
                 vectors[start + rows] = found
                 cut[start + rows] = was_cut
                 bar.update(len(rows))
@@ -78,9 +78,10 @@ def encode(
     return Encoded(vectors[back], int(cut[back].sum()))
 
 
-def _encode_window(
+def encode_window(
     tower: SentenceTransformer, texts: list[str], side: Side, batch_size: int | None, bf16: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows of texts with their vectors, and whether they were cut, batch by batch: the longest texts first."""
     import torch
 
     transformer = text_module(tower, side.task)
@@ -104,7 +105,7 @@ def _encode_window(
             tensors["prompt_length"] = prompt_length
         with torch.inference_mode(), autocast(device, bf16):
             embedding = tower(tensors, task=side.task)["sentence_embedding"]
-        if tower.truncate_dim is not None:
+        if getattr(tower, "truncate_dim", None) is not None:
             embedding = embedding[:, : tower.truncate_dim]
         yield rows, embedding.float().cpu().numpy(), was_cut[rows]
 

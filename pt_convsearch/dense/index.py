@@ -14,15 +14,13 @@ import pyterrier as pt
 from npids import Lookup
 from pyterrier_dr import FlexIndex, SimFn
 
+from .._encoders import check_encoder
 from .._files import json_or_none
 from .building import DenseIndexer
 from .docnos import read_docnos
 from .encoder import BiEncoder
 from .lookup import DenseScorer, VecLoader
 from .retriever import DenseRetriever
-
-#: settings of an encoder that change no vector of the index
-_FREE = frozenset({"max_query_length", "text_field"})
 
 
 class DenseIndex(FlexIndex):
@@ -45,7 +43,8 @@ class DenseIndex(FlexIndex):
     Raises:
         TypeError: an encoder that is no BiEncoder.
         ValueError: the index was built with another encoder or similarity; the message names what differs.
-            ``max_query_length`` may differ, for it changes no vector of the index.
+            ``max_query_length`` may differ, for it changes no vector of the index; so may the query tower of an
+            encoder that was given one of its own (``query_model``, as ``cs.train_convdr`` does).
 
     Example:
         >>> index = cs.DenseIndex("passages.flex", encoder).index(corpus)                        # doctest: +SKIP
@@ -131,6 +130,14 @@ class DenseIndex(FlexIndex):
                 self._encoder = encoder
         return self._encoder
 
+    def check_encoder(self, encoder: BiEncoder) -> None:
+        """Refuse an encoder that cannot search this index.
+
+        Raises:
+            ValueError: it was built with another one; the message names what differs.
+        """
+        self._check(encoder)
+
     def _check(self, encoder: BiEncoder | None) -> None:
         """Refuse an encoder or a similarity that the index was not built with."""
         stored = self.meta.get("convsearch", {})
@@ -143,15 +150,7 @@ class DenseIndex(FlexIndex):
             return
         ours = encoder.identity()
         theirs = stored.get("encoder") or {"dimensions": self.meta["vec_size"]}
-        differing = [name for name in theirs if name not in _FREE and ours.get(name) != theirs[name]]
-        if differing:
-            said = "; ".join(
-                f"{name} is {_short(theirs[name])} there, {_short(ours.get(name))} here" for name in differing
-            )
-            raise ValueError(
-                f"the index at {self.index_path} was built with another encoder ({said}): use that one, "
-                "or overwrite=True and .index(passages) rebuild it"
-            )
+        check_encoder(theirs, ours, self.index_path)
 
     def payload(self, return_dvecs: bool = True, return_docnos: bool = True) -> list[Any]:
         """pyterrier_dr's entry to the files: [docnos, vectors, metadata]."""
@@ -331,7 +330,8 @@ class DenseIndex(FlexIndex):
         fingerprint = None
         if self.built():
             fingerprint = json.dumps(self.meta, sort_keys=True)
-        encoder = None if self._encoder is None else self._encoder.identity()["max_query_length"]
+        own = None if self._encoder is None else self._encoder.identity()
+        encoder = own and tuple(own[name] for name in ("query_model", "query_prompt", "max_query_length"))
         return (str(self.index_path.resolve()), fingerprint, encoder)
 
     def __eq__(self, other: object) -> bool:
@@ -363,8 +363,3 @@ class _NoDocnos:
 
     def __iter__(self) -> Iterator[str]:
         return iter(())
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:12] + "…'"

@@ -1,8 +1,10 @@
-"""Lexical search: BM25 for queries of any length, other engines behind the same door, RM3."""
+"""Lexical search: BM25 for queries of any length, other engines behind the same door, RM3, weights of encoders."""
 
 from .analysis import Analyzer
 from .anserini import AnseriniRetriever
 from .front_door import bm25
+from .impacts import ImpactIndex
+from .impacts_retriever import ImpactRetriever
 from .index import BM25Index
 from .pisa import PisaRetriever, build_pisa_index
 from .queries import without_separators
@@ -17,6 +19,8 @@ __all__ = [
     "AnseriniRetriever",
     "BM25Index",
     "BM25Retriever",
+    "ImpactIndex",
+    "ImpactRetriever",
     "PisaRetriever",
     "TerrierRetriever",
     "TextLoader",

@@ -15,6 +15,7 @@ import pandas as pd
 from ..topics.checks import as_id, has_value
 from . import kernels
 from .analysis import Analyzer
+from .postings import Postings, write_lexicon
 from .storage import ArrayWriter, Lookup, StringsWriter, load_array
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class _Builder:
         self.text_field = text_field
         self.terms: dict[str, int] = {}
         self.num_docs = 0
-        self.num_runs = 0
+        self._postings = Postings(folder, self.runs, "tfs", np.uint32)
         self.max_tf = 0
         self.num_tokens = 0
         self._chunks = _Chunks(self)
@@ -127,18 +128,7 @@ class _Builder:
 
     def _checked(self, doc: dict[str, Any]) -> tuple[str, ...]:
         """The texts of a document, its docno taken down."""
-        if not isinstance(doc, dict):
-            raise TypeError(f"documents are dicts with docno and text, not {type(doc).__name__}: {_short(doc)}")
-        docno = doc.get("docno")
-        if not isinstance(docno, str):
-            try:
-                docno = as_id(docno, "docno")
-            except ValueError as error:
-                where = f"document {self.num_docs + len(self._docnos)} of the collection"
-                raise ValueError(f"{where}: {error} ({_short(doc)})") from None
-        if docno.split() != [docno]:
-            what = "holds white space" if docno.strip() else "is empty"
-            raise ValueError(f"docno {docno!r} {what}: no run file can hold it; replace white space, e.g. by '_'")
+        docno = checked_docno(doc, self.num_docs + len(self._docnos))
         self._docnos.append(docno)
         return tuple([self._text(name, doc.get(name), docno) for name in self.text_field])
 
@@ -158,7 +148,7 @@ class _Builder:
             return
         if len(set(docnos)) < len(docnos):
             seen: set[str] = set()
-            raise _repeated([docno for docno in docnos if docno in seen or seen.add(docno)])  # type: ignore[func-returns-value]
+            raise repeated([docno for docno in docnos if docno in seen or seen.add(docno)])  # type: ignore[func-returns-value]
         self._write_strings()
         chunk_offsets = np.zeros(len(self._chunks.lengths) + 1, dtype=np.int64)
         np.cumsum(np.frombuffer(self._chunks.lengths, dtype=np.uint32), out=chunk_offsets[1:])
@@ -178,7 +168,7 @@ class _Builder:
         self._fwd_terms.write(terms)
         self._fwd_tfs.write(tfs)
         self._lengths.write(lengths)
-        self._write_run(terms, tfs, unique)
+        self._postings.add(terms, tfs, unique, self.num_docs, len(self.terms))
         self.num_docs += len(docnos)
         self.num_tokens += num_tokens
         self.max_tf = max(self.max_tf, int(tfs.max(initial=0)))
@@ -203,29 +193,24 @@ class _Builder:
         for writer, column in zip([self._docno_file, *self._text_files], columns, strict=False):
             writer.write(column)
 
-    def _write_run(self, terms: np.ndarray, tfs: np.ndarray, unique: np.ndarray) -> None:
-        counts = np.bincount(terms, minlength=len(self.terms)).astype(np.int64)
-        docs = np.empty(len(terms), dtype=np.uint32)
-        sorted_tfs = np.empty(len(terms), dtype=np.uint32)
-        kernels.sort_by_term(terms, tfs, unique, self.num_docs, np.cumsum(counts) - counts, docs, sorted_tfs)
-        present = np.flatnonzero(counts)
-        run: dict[str, np.ndarray] = {"terms": present, "counts": counts[present], "docs": docs, "tfs": sorted_tfs}
-        for name, values in run.items():
-            np.save(self.runs / f"{self.num_runs}.{name}.npy", values, allow_pickle=False)
-        self.num_runs += 1
-
     def finish(self) -> dict[str, Any]:
         self._flush()
         for strings in (self._docno_file, *self._text_files):
             strings.close()
         for numbers in (self._lengths, self._fwd_terms, self._fwd_tfs, self._fwd_offsets):
             numbers.close()
-        self._write_lexicon()
-        num_postings = self._merge()
+        write_lexicon(self.folder, self.terms)
+        # tfs get the narrowest type that holds them
+        narrow = np.min_scalar_type(self.max_tf)
+        num_postings = self._postings.merge(len(self.terms), narrow, MERGE_POSTINGS)
+        forward = load_array(self.runs, "forward.tfs")
+        with ArrayWriter(self.folder, "forward.tfs", narrow) as writer:
+            for start in range(0, len(forward), MERGE_POSTINGS):
+                writer.write(forward[start : start + MERGE_POSTINGS])
         Lookup.write_order(self.folder, "docnos")
         total, examples = Lookup.repeated(self.folder, "docnos")
         if total:
-            raise _repeated(examples, total)
+            raise repeated(examples, total)
         self._read_back()
         for path in self.runs.iterdir():
             path.unlink()
@@ -239,67 +224,6 @@ class _Builder:
             "fingerprint": digest.hexdigest(),
         }
 
-    def _write_lexicon(self) -> None:
-        lexicon = StringsWriter(self.folder, "lexicon")
-        names = iter(self.terms)
-        while batch := [name.encode("utf-8", "replace") for _, name in zip(range(100_000), names, strict=False)]:
-            lexicon.write(batch)
-        lexicon.close()
-        Lookup.write_order(self.folder, "lexicon")
-
-    def _merge(self) -> int:
-        """Merge the runs, a range of terms at a time, and give tfs the narrowest type that holds them."""
-        narrow = np.min_scalar_type(self.max_tf)
-        num_terms = len(self.terms)
-        runs = [
-            [load_array(self.runs, f"{run}.{name}") for name in ("terms", "counts", "docs", "tfs")]
-            for run in range(self.num_runs)
-        ]
-        df = np.zeros(num_terms, dtype=np.int64)
-        for terms, counts, _, _ in runs:
-            df[terms] += counts
-        offsets = np.concatenate([[0], np.cumsum(df)]).astype(np.int64)
-        np.save(self.folder / "postings.offsets.npy", offsets, allow_pickle=False)
-        at = [(0, 0)] * self.num_runs  # how far each run was read: terms, postings
-        first = 0
-        with (
-            ArrayWriter(self.folder, "postings.docs", np.uint16) as docs_file,
-            ArrayWriter(self.folder, "postings.tfs", narrow) as tfs_file,
-            ArrayWriter(self.folder, "blocks.offsets", np.int64) as block_offsets_file,
-            ArrayWriter(self.folder, "blocks.ids", np.uint16) as block_ids_file,
-            ArrayWriter(self.folder, "blocks.sizes", np.uint16) as block_sizes_file,
-        ):
-            block_offsets_file.write(np.zeros(1))
-            while first < num_terms:
-                last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + MERGE_POSTINGS, side="right")) - 1)
-                size = int(offsets[last] - offsets[first])
-                docs, tfs = np.empty(size, dtype=np.uint32), np.empty(size, dtype=narrow)
-                cursors = offsets[first:last] - offsets[first]
-                for run, (run_terms, run_counts, run_docs, run_tfs) in enumerate(runs):
-                    a, p = at[run]
-                    b = int(np.searchsorted(run_terms, last))
-                    terms, counts = np.asarray(run_terms[a:b]) - first, np.asarray(run_counts[a:b])
-                    end = p + int(counts.sum())
-                    kernels.scatter_run(
-                        terms, counts, np.asarray(run_docs[p:end]), np.asarray(run_tfs[p:end]), cursors, docs, tfs
-                    )
-                    at[run] = (b, end)
-                local, block_ids, block_sizes = (np.empty(size, dtype=np.uint16) for _ in range(3))
-                block_ends = np.empty(last - first, dtype=np.int64)
-                ends = offsets[first + 1 : last + 1] - offsets[first]
-                num_blocks = kernels.cut_into_blocks(ends, docs, local, block_ids, block_sizes, block_ends)
-                block_offsets_file.write(block_ids_file.length + block_ends)
-                block_ids_file.write(block_ids[:num_blocks])
-                block_sizes_file.write(block_sizes[:num_blocks])
-                docs_file.write(local)
-                tfs_file.write(tfs)
-                first = last
-        forward = load_array(self.runs, "forward.tfs")
-        with ArrayWriter(self.folder, "forward.tfs", narrow) as writer:
-            for start in range(0, len(forward), MERGE_POSTINGS):
-                writer.write(forward[start : start + MERGE_POSTINGS])
-        return int(offsets[-1])
-
     def _read_back(self) -> None:
         """What is stored is what came in: the count, and a sample of docnos."""
         docnos = Lookup(self.folder, "docnos")
@@ -308,7 +232,28 @@ class _Builder:
             raise RuntimeError(f"{self.num_docs} documents came in, {len(docnos)} were stored: is the disk full?")
 
 
-def _repeated(docnos: Sequence[str], total: int | None = None) -> ValueError:
+def checked_docno(doc: Any, place: int) -> str:
+    """The docno of a document, as str; ``place`` is the document's in the collection, for messages.
+
+    Raises:
+        TypeError: something that is no dict.
+        ValueError: a docno that is missing, empty or holds white space.
+    """
+    if not isinstance(doc, dict):
+        raise TypeError(f"documents are dicts with docno and text, not {type(doc).__name__}: {_short(doc)}")
+    docno = doc.get("docno")
+    if not isinstance(docno, str):
+        try:
+            docno = as_id(docno, "docno")
+        except ValueError as error:
+            raise ValueError(f"document {place} of the collection: {error} ({_short(doc)})") from None
+    if docno.split() != [docno]:
+        what = "holds white space" if docno.strip() else "is empty"
+        raise ValueError(f"docno {docno!r} {what}: no run file can hold it; replace white space, e.g. by '_'")
+    return docno
+
+
+def repeated(docnos: Sequence[str], total: int | None = None) -> ValueError:
     examples = ", ".join(map(repr, docnos[:3]))
     return ValueError(
         f"docnos stand for more than one document ({examples}; {total or len(docnos)} such): keep one of each"

@@ -31,7 +31,33 @@ FORMAT_VERSION = 1
 IDFS = ("lucene", "robertson")
 
 
-class QueryTerms:
+class WeightedTerms:
+    """From the weighted terms of queries to their numbers.
+
+    Args:
+        lexicon: terms by number.
+    """
+
+    def __init__(self, lexicon: Lookup) -> None:
+        self.lexicon = lexicon
+        self._term_ids = _TermIds(lexicon)
+
+    def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
+        """The known terms of queries, rising, with their weights; those of weight 0 are left out."""
+        find = self._term_ids.__getitem__
+        parts = []
+        for query in queries:
+            ids = np.fromiter(map(find, query), dtype=np.int64, count=len(query))
+            weights = np.fromiter(query.values(), dtype=np.float64, count=len(query))
+            kept = np.flatnonzero((ids >= 0) & (weights > 0))
+            kept = kept[np.argsort(ids[kept])]
+            parts.append((ids[kept], weights[kept]))
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
+        return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class QueryTerms(WeightedTerms):
     """From the texts of queries to the numbers of their terms.
 
     Args:
@@ -40,9 +66,8 @@ class QueryTerms:
     """
 
     def __init__(self, analyzer: Analyzer, lexicon: Lookup) -> None:
+        super().__init__(lexicon)
         self.analyzer = analyzer
-        self.lexicon = lexicon
-        self._term_ids = _TermIds(lexicon)
         self._analyzed = _Analyzed(analyzer)
         self._chunks = _Chunks(analyzer, self._term_ids)
 
@@ -71,20 +96,6 @@ class QueryTerms:
         if not self.analyzer.by_chunk:
             return self.analyzer(text)
         return list(itertools.chain.from_iterable(map(self._analyzed.__getitem__, text.split())))
-
-    def weighted_terms(self, queries: Sequence[dict[str, float]]) -> Terms:
-        """The same for index terms with weights; unknown ones and those of weight 0 are left out."""
-        find = self._term_ids.__getitem__
-        parts = []
-        for query in queries:
-            ids = np.fromiter(map(find, query), dtype=np.int64, count=len(query))
-            weights = np.fromiter(query.values(), dtype=np.float64, count=len(query))
-            kept = np.flatnonzero((ids >= 0) & (weights > 0))
-            kept = kept[np.argsort(ids[kept])]
-            parts.append((ids[kept], weights[kept]))
-        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
-        np.cumsum([len(ids) for ids, _ in parts], out=offsets[1:])
-        return Terms(offsets, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 class Reading(QueryTerms):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ from .._results import results_frame
 from .._stage import Stage
 from . import kernels
 from .queries import check_options, lexical_queries
-from .reading import IDFS, Reading, Terms
+from .reading import IDFS, Terms
 
 if TYPE_CHECKING:
     from .index import BM25Index
@@ -113,23 +113,44 @@ class BM25Retriever(Stage):
             terms = reading.text_terms(part) if isinstance(part[0], str) else reading.weighted_terms(part)
             return best_documents(reading, eager, terms, k)
 
-        threads = min(self.threads or _processors(), len(queries))
-        size = min(QUERIES_PER_TASK, -(-len(queries) // threads))
-        parts = [queries[i : i + size] for i in range(0, len(queries), size)]
-        done = list(self._progress(_map(task, parts, threads), len(parts)))
-        counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
-        return counts, docs, scores
+        return searched(queries, task, threads=self.threads, progress=self._progress)
 
     def _progress(self, results: Iterable[Any], total: int) -> Iterable[Any]:
-        if not self.verbose:
-            return results
-        from tqdm.auto import tqdm
+        return progress(results, total, repr(self)) if self.verbose else results
 
-        return tqdm(results, total=total, unit="batch", desc=repr(self))
+
+def searched(
+    queries: list[Any],
+    task: Callable[[list[Any]], Any],
+    *,
+    threads: int | None,
+    progress: Callable[[Iterable[Any], int], Iterable[Any]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Search queries in parts, several at the same time.
+
+    Args:
+        queries: one or more.
+        task: counts, document numbers and scores of some of them.
+        threads: how many at the same time; None: one per processor.
+        progress: follows the results, told how many there will be.
+    """
+    threads = min(threads or _processors(), len(queries))
+    size = min(QUERIES_PER_TASK, -(-len(queries) // threads))
+    parts = [queries[i : i + size] for i in range(0, len(queries), size)]
+    done = list(progress(_map(task, parts, threads), len(parts)))
+    counts, docs, scores = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
+    return counts, docs, scores
+
+
+def progress(results: Iterable[Any], total: int, label: str) -> Iterable[Any]:
+    """The results, with a progress bar."""
+    from tqdm.auto import tqdm
+
+    return tqdm(results, total=total, unit="batch", desc=label)
 
 
 def best_documents(
-    reading: Reading, eager: np.ndarray, terms: Terms, k: int, floors: np.ndarray | None = None
+    reading: Any, eager: np.ndarray, terms: Terms, k: int, floors: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The k best documents of each query.
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from .._encoders import differing as differing_names
 from .._files import PathLike
 from ..dense import building
 from ..dense.encoder import BiEncoder
-from ..dense.index import _FREE, DenseIndex
+from ..dense.index import DenseIndex
 from ..dense.lookup import DenseScorer, VecLoader
 from ..dense.retriever import DenseRetriever
 from ..dense.search import nearest
@@ -88,7 +89,7 @@ class ShardedDenseIndex(ShardedIndex):
         if self._encoder is None or theirs is None:
             return
         ours = self._encoder.identity()
-        names = [name for name in theirs if name not in _FREE and ours.get(name) != theirs[name]]
+        names = differing_names(theirs, ours)
         if names:
             raise differing(
                 self.storage, [f"{name} is {shown(theirs[name])} there, {shown(ours.get(name))} here" for name in names]

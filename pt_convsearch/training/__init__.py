@@ -13,6 +13,7 @@ _HOME = {
     "MaskedMultipleNegativesRankingLoss": "losses",
     "train": "bi_encoder",
     "train_conqrr": "rewriter_conqrr",
+    "train_convdr": "convdr",
     "train_quretec": "rewriter_quretec",
     "train_resp2ctxt": "resp2ctxt",
     "train_rewriter": "rewriter",

@@ -51,16 +51,56 @@ def make_trainer(
     examples = Examples(
         pairs, num_negatives=settings["num_negatives"], seed=settings["seed"], mask_history=settings["mask_history"]
     )
-    accumulate = int(options.get("gradient_accumulation_steps", 1))
+    batches = epoch_batches(len(pairs), settings, options, what=repr(pairs))
+    extra = list(callbacks)
+    if refresh is not None:
+
+        def encoder(current: Any) -> BiEncoder:
+            return encoder_of(current, settings["similarity"], query.max_length, passage.max_length)
+
+        extra.append(Refresh(examples, refresh, every=settings["refresh_every"], folder=work, encoder=encoder))
+    return assemble(
+        model, examples, batches, Collator(model, query, passage, num_negatives=settings["num_negatives"]), settings,
+        work, loss=default_loss(settings) if loss is None else loss, evaluator=evaluator, num_workers=num_workers,
+        options=options, callbacks=extra, verbose=verbose, resume=resume,
+    )  # fmt: skip
+
+
+def epoch_batches(size: int, settings: Mapping[str, Any], options: Mapping[str, Any], *, what: str) -> EpochBatches:
+    """The batches of a training set of ``size`` questions.
+
+    Raises:
+        ValueError: the batch of all processes is larger than the set, which is called ``what``.
+    """
     batches = EpochBatches(
-        len(pairs), settings["batch_size"], seed=settings["seed"], processes=settings["processes"],
-        refresh_every=settings["refresh_every"] or 0, accumulate=accumulate,
+        size, settings["batch_size"], seed=settings["seed"], processes=settings["processes"],
+        refresh_every=settings.get("refresh_every") or 0, accumulate=int(options.get("gradient_accumulation_steps", 1)),
     )  # fmt: skip
     if len(batches) == 0:
         raise ValueError(
             f"batch_size={settings['batch_size']} for {settings['processes']} processes is more than the "
-            f"{len(pairs)} questions of {pairs!r}"
+            f"{size} questions of {what}"
         )
+    return batches
+
+
+def assemble(
+    model: Any,
+    examples: Any,
+    batches: EpochBatches,
+    collator: Any,
+    settings: dict[str, Any],
+    work: Path,
+    *,
+    loss: Callable[[Any], Any],
+    evaluator: Any,
+    num_workers: int,
+    options: Mapping[str, Any],
+    callbacks: Sequence[Any],
+    verbose: bool,
+    resume: str | None,
+) -> PairsTrainer:
+    """The trainer of whatever is trained: curve, selection on dev, patience, and checkpoints that are whole."""
     args = _arguments(model, settings, batches, work, evaluator, num_workers, options, verbose)
     before = None
     if evaluator is not None and settings["processes"] == 1:
@@ -70,20 +110,14 @@ def make_trainer(
         extra.append(LastStep())
     if settings["patience"] is not None:
         extra.append(Patience(early_stopping_patience=settings["patience"]))
-    if refresh is not None:
-
-        def encoder(current: Any) -> BiEncoder:
-            return encoder_of(current, settings["similarity"], query.max_length, passage.max_length)
-
-        extra.append(Refresh(examples, refresh, every=settings["refresh_every"], folder=work, encoder=encoder))
     trainer = PairsTrainer(
         batches=batches,
         model=model,
         args=args,
         train_dataset=examples,
-        loss=default_loss(settings) if loss is None else loss,
+        loss=loss,
         evaluator=evaluator,
-        data_collator=Collator(model, query, passage, num_negatives=settings["num_negatives"]),
+        data_collator=collator,
         callbacks=extra,
     )
     trainer.remove_callback(PrinterCallback)
@@ -91,11 +125,11 @@ def make_trainer(
 
 
 def _arguments(
-    model: SentenceTransformer,
+    model: Any,
     settings: dict[str, Any],
     batches: Any,
     work: Path,
-    evaluator: DevRetrieval | None,
+    evaluator: Any,
     num_workers: int,
     options: Mapping[str, Any],
     verbose: bool,
@@ -163,7 +197,7 @@ def default_loss(settings: dict[str, Any]) -> Callable[[Any], Any]:
 
 
 def _before(
-    evaluator: DevRetrieval, model: SentenceTransformer, work: Path, resume: str | None
+    evaluator: Any, model: Any, work: Path, resume: str | None
 ) -> dict[str, float] | None:
     """The dev measure before training: measured once, and read back when a run goes on."""
     path = work / BEFORE

@@ -209,11 +209,11 @@ def _drop_torn(work: Path) -> None:
 def write_rewriter_card(
     folder: Path, *, title: str, opens: str, what: str, init: str, counts: Mapping[str, Any],
     settings: Mapping[str, Any],
-    best: Mapping[str, Any] | None, tags: str,
+    best: Mapping[str, Any] | None, tags: str, library: str = "transformers",
 ) -> None:  # fmt: skip
     """Write ``README.md``: what the model does, what it was trained on, how, how well it did, how to load it."""
     lines = [
-        "---", "library_name: transformers", f"tags: [{tags}, conversational-search, pyterrier, pt_convsearch]", "---",
+        "---", f"library_name: {library}", f"tags: [{tags}, conversational-search, pyterrier, pt_convsearch]", "---",
         "",
         f"# {title}", "", what, "", "```python", opens, "```", "", f"Trained by pt_convsearch from {init}.", "",
         "## Data", "",
