@@ -22,7 +22,9 @@ class Best:
         self.docs = np.full((num_queries, k), -1, dtype=np.int64)
         self.scores: np.ndarray = np.full((num_queries, k), -np.inf, dtype=dtype)
 
-    def add(self, counts: np.ndarray, docs: np.ndarray, scores: np.ndarray, first: int) -> None:
+    def add(
+        self, counts: np.ndarray, docs: np.ndarray, scores: np.ndarray, first: int, queries: slice = slice(None)
+    ) -> None:
         """Add the results of the next shard.
 
         Args:
@@ -30,10 +32,31 @@ class Best:
             docs: numbers within the shard, query after query, best first.
             scores: as many.
             first: number of the shard's first passage in the collection.
+            queries: which queries they are of.
         """
         starts = np.concatenate([[0], np.cumsum(counts)])
+        docs = np.ascontiguousarray(docs, dtype=np.int64)
         scores = np.ascontiguousarray(scores, dtype=self.scores.dtype)
-        merge(self.counts, self.docs, self.scores, starts, np.ascontiguousarray(docs, dtype=np.int64), scores, first)
+        merge(self.counts[queries], self.docs[queries], self.scores[queries], starts, docs, scores, first)
+
+    def replace(self, queries: np.ndarray, longer: Best, first: int, last: int) -> None:
+        """Put a longer list of one shard in the place of what it gave before; equal scores fall as they may.
+
+        Args:
+            queries: numbers of the queries.
+            longer: the lists, of as many queries, which hold all that the shard gave before.
+            first: number of the shard's first passage in the collection.
+            last: of the passage after its last one.
+        """
+        docs, scores = self.docs[queries], self.scores[queries]
+        theirs = (docs >= first) & (docs < last)
+        order = np.argsort(theirs, axis=1, kind="stable")
+        docs, scores = np.take_along_axis(docs, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        counts = self.counts[queries] - theirs.sum(axis=1)
+        starts = np.concatenate([[0], np.cumsum(longer.counts)])
+        _, found, found_scores = longer.flat()
+        merge(counts, docs, scores, starts, found, found_scores, 0)
+        self.counts[queries], self.docs[queries], self.scores[queries] = counts, docs, scores
 
     def floors(self) -> np.ndarray:
         """Per query the score that a passage of a later shard must exceed to be among the best (0: any does)."""

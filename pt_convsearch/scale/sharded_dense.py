@@ -244,37 +244,76 @@ class ShardedDenseRetriever(DenseRetriever):
         k = min(self.num_results, len(index))
         queries = np.ascontiguousarray(queries, dtype=np.float32)
         if not self.exact:
-            options = (self.faiss, self.nprobe, self.ef_search)
-            return self._merged(queries, k, "approximate", options)
-        return nearest(
-            queries, len(index), k, index.max_norm,
-            lambda asked, wanted: self._merged(asked, wanted, "candidates", ()), self._dots,
-        )  # fmt: skip
+            asked = np.full(index.num_shards, k)
+            best = self._best(queries, k, "approximate", asked, (self.faiss, self.nprobe, self.ef_search))
+            return best.docs, best.scores
+        return nearest(queries, len(index), k, index.max_norm, self._candidates, self._dots)
 
-    def _merged(
-        self, queries: np.ndarray, k: int, method: str, options: tuple[Any, ...]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The best of all shards, (queries, k): numbers (-1 where there are fewer) and scores."""
+    def _candidates(self, queries: np.ndarray, wanted: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest passages of all shards, (queries, wanted): numbers and scores.
+
+        Long lists are what sharding costs, so each shard is first asked for its share and some more. Only where the
+        last that a shard gave is among the best of all, and more may follow, is it asked for the whole length.
+        """
+        index: Any = self.index
+        sizes = np.diff(index.firsts)
+        share = wanted * sizes / max(1, sizes.sum())
+        asked = np.minimum(np.ceil(share + 4 * np.sqrt(share) + 4).astype(np.int64), wanted)
+        lasts = np.empty((index.num_shards, len(queries)), dtype=np.float32)
+        best = self._best(queries, wanted, "candidates", asked, (), lasts)
+        more = (lasts >= best.scores[:, -1]) & (asked < np.minimum(wanted, sizes))[:, None]
+        for shard in np.flatnonzero(more.any(axis=1)).tolist():
+            rows = np.flatnonzero(more[shard])
+            again = self._best(queries[rows], wanted, "candidates", np.full(1, wanted), (), shards=[shard])
+            best.replace(rows, again, int(index.firsts[shard]), int(index.firsts[shard + 1]))
+        return best.docs, best.scores
+
+    def _best(
+        self,
+        queries: np.ndarray,
+        k: int,
+        method: str,
+        asked: np.ndarray,
+        options: tuple[Any, ...],
+        lasts: np.ndarray | None = None,
+        shards: Sequence[int] | None = None,
+    ) -> Best:
+        """The best ``k`` per query of what shards answer.
+
+        Args:
+            queries: float32 (queries, dimensions).
+            k: results per query.
+            method: of the shards.
+            asked: results that each shard is asked for.
+            options: of the method.
+            lasts: filled with the last score that each shard gave for each query.
+            shards: which ones; None: all.
+        """
         index: Any = self.index
         serving = index.serving
         here = isinstance(serving, LocalShards)
         size = self.batch_size or QUERIES_PER_CALL
-        starts = range(0, len(queries), size)
-        parts = [queries[start : start + size] for start in starts]
-        best = [Best(len(part), k, np.float32) for part in parts]
-        shards = range(index.num_shards)
+        parts = [slice(start, start + size) for start in range(0, len(queries), size)]
+        best = Best(len(queries), k, np.float32)
+        numbers = list(range(index.num_shards)) if shards is None else list(shards)
         order = (
-            [(s, p) for s in shards for p in range(len(parts))]
+            [(place, part) for place in range(len(numbers)) for part in range(len(parts))]
             if here
-            else [(s, p) for p in range(len(parts)) for s in shards]
+            else [(place, part) for part in range(len(parts)) for place in range(len(numbers))]
         )
-        sent = [serving.shared(part) for part in parts]
+        sent = [serving.shared(queries[part]) for part in parts]
         threads = self.threads or index.threads
         # FAISS itself spreads a call over threads: one call at a time here, one per actor on Ray
-        calls = ((s, method, (sent[p], k, *options, threads if here else threads or 1)) for s, p in order)
-        for (s, p), found in zip(order, serving.run(calls, 1), strict=True):
-            best[p].add(found[0], found[1], found[2], int(index.firsts[s]))
-        return np.concatenate([part.docs for part in best]), np.concatenate([part.scores for part in best])
+        calls = (
+            (numbers[place], method, (sent[part], int(asked[place]), *options, threads if here else threads or 1))
+            for place, part in order
+        )
+        for (place, part), (counts, docs, scores) in zip(order, serving.run(calls, 1), strict=True):
+            best.add(counts, docs, scores, int(index.firsts[numbers[place]]), parts[part])
+            if lasts is not None:
+                ends = np.cumsum(counts)
+                lasts[place, parts[part]] = np.where(counts > 0, scores[ends - 1], -np.inf) if len(scores) else -np.inf
+        return best
 
     def _dots(self, queries: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         index: Any = self.index

@@ -16,6 +16,7 @@ from pyterrier.measures import RR
 
 import pt_convsearch as cs
 from pt_convsearch.scale import ShardedIndex
+from pt_convsearch.scale.dense_shard import DenseShard
 
 from .conftest import some_topics, tied_docs, tied_vectors
 
@@ -111,6 +112,47 @@ def test_dense_is_that_of_one_index(dense_pair, k):
     assert expected.duplicated(["qid", "score"]).any() or k == 1
     pd.testing.assert_frame_equal(shards.retriever(num_results=k)(topics), expected)
     pd.testing.assert_frame_equal(shards.retriever(num_results=k, batch_size=3)(topics), expected)
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.data())
+def test_dense_wherever_the_best_lie(tmp_path_factory, data):
+    """Shards are asked for their share first: also where one has all the best, copies of them, or hardly anything."""
+    count, size = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 120))
+    vectors = tied_vectors(count, 3, seed=data.draw(st.integers(0, 9)))
+    if data.draw(st.booleans()):
+        vectors = vectors[np.argsort(-vectors[:, 0], kind="stable")]  # the best of the first query in a row
+    folder = tmp_path_factory.mktemp("any")
+    docs = [{"docno": f"d{i}", "doc_vec": vector} for i, vector in enumerate(vectors)]
+    shards = ShardedIndex(folder / "x", similarity="dot", passages_per_shard=size).index(docs)
+    queries = np.array([[1, 0, 0], [1, 1, 0], [-1, 0, 1], [0, 0, 0]], dtype=np.float32)
+    topics = pd.DataFrame({"qid": list("1234"), "query_vec": list(queries)})
+    k = data.draw(st.integers(1, 310))
+    found = shards.retriever(num_results=k)(topics)
+    for qid, query in zip("1234", queries, strict=True):
+        scores = vectors @ query  # whole numbers: exact
+        best = np.argsort(-scores, kind="stable")[:k]
+        assert found.loc[found["qid"] == qid, "docno"].tolist() == [f"d{i}" for i in best]
+        assert found.loc[found["qid"] == qid, "score"].tolist() == scores[best].tolist()
+
+
+def test_shards_are_asked_for_their_share(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(4000, 8)).astype(np.float32)
+    docs = [{"docno": f"d{i}", "doc_vec": vector} for i, vector in enumerate(vectors)]
+    shards = ShardedIndex(tmp_path / "x", similarity="dot", passages_per_shard=500, threads=1).index(docs)
+    topics = pd.DataFrame({"qid": ["1", "2"], "query_vec": list(rng.normal(size=(2, 8)).astype(np.float32))})
+    asked = []
+    candidates = DenseShard.candidates
+
+    def noted(self, queries, wanted, threads):
+        asked.append((len(queries), wanted))
+        return candidates(self, queries, wanted, threads)
+
+    monkeypatch.setattr(DenseShard, "candidates", noted)
+    shards.retriever(num_results=100)(topics)
+    # 100 and 16 for near-ties: an eighth of 116 is 14.5, and 4 standard deviations of 3.8, and 4: 34
+    assert asked == [(2, 34)] * 8
 
 
 def test_near_ties_over_shards_are_told_as_in_one_index(tmp_path):
