@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 from _common import say
-from _responses import ROWS, Bench
+from _response_bench import Bench
+from _responses import ROWS
 from _rows import fingerprint
 from ir_measures import AP, RR, R, Success
 from tabulate import tabulate

@@ -23,8 +23,9 @@ from typing import Any
 
 import pandas as pd
 from _common import say
+from _response_bench import Bench, NotThere
 from _response_tables import write_tables
-from _responses import ROWS, Bench, NotThere
+from _responses import ROWS
 
 import pt_convsearch as cs
 from pt_convsearch.negatives._fingerprint import digest
@@ -144,7 +145,7 @@ def loaded(options: argparse.Namespace) -> Bench:
     kept = {document["docno"] for document in corpus} | set(judged["docno"])
     return Bench(
         options, topics, qrels, corpus, dialogues, train, held_out, task.qrels,
-        [document for document in task.corpus if document["docno"] in kept], candidates,
+        [document for document in task.corpus if document["docno"] in kept], candidates, ROWS,
         data=digest([topics[["qid", "query"]], corpus, held_out[["qid"]], train[["qid"]]]),
     )  # fmt: skip
 

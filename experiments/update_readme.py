@@ -5,7 +5,8 @@
 
 What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
 column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``. The
-marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark.
+marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark; that of a file which an experiment wrote is
+``<!-- text: response_retrieval/table.md -->``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pandas as pd
 
 HERE = Path(__file__).resolve().parent
 MARKER = re.compile(
-    r"(<!-- (?P<kind>table|speed): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
+    r"(<!-- (?P<kind>table|speed|text): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
 )
 
 
@@ -75,6 +76,8 @@ def renewed(text: str) -> str:
     def block(match: re.Match[str]) -> str:
         if match["kind"] == "speed":
             return match[1] + speed(match["source"]) + match[5]
+        if match["kind"] == "text":
+            return match[1] + (HERE / "results" / match["source"]).read_text(encoding="utf-8") + match[5]
         return match[1] + table(match["source"], match["measures"].strip().split(", ")) + match[5]
 
     return MARKER.sub(block, text)

@@ -139,7 +139,7 @@ def test_long_and_odd_contexts(task: cs.topics.Task, index: cs.BM25Index) -> Non
 @pytest.fixture
 def experiment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "experiments"))
-    for name in ("response_retrieval", "_responses", "_response_tables"):
+    for name in ("response_retrieval", "_responses", "_response_bench", "_response_tables"):
         sys.modules.pop(name, None)
     return importlib.import_module("response_retrieval")
 
@@ -293,7 +293,8 @@ def test_planted_false_negatives_are_never_mined(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*a model will learn that instead of relevance")
 def test_the_rate_of_planted_false_negatives_comes_back(tmp_path: Path) -> None:
     """A careless miner brings, for every third question, a paraphrase of the gold under another id: 4 of 12."""
-    topics = pd.DataFrame({"qid": PROBLEMS, "query": [f"my {name} is down" for name in PROBLEMS], "qhistory": [[]] * 12})
+    asked = [f"my {name} is down" for name in PROBLEMS]
+    topics = pd.DataFrame({"qid": PROBLEMS, "query": asked, "qhistory": [[]] * 12})
     qrels = pd.DataFrame({"qid": PROBLEMS, "docno": [f"{name}-gold" for name in PROBLEMS], "label": 1})
     corpus = [{"docno": f"{name}-gold", "text": f"reinstall the {name} driver"} for name in PROBLEMS]
     corpus += [{"docno": f"{name}-same", "text": f"put the {name} driver in again"} for name in PROBLEMS]
