@@ -2,386 +2,374 @@
 question.
 
     python experiments/rewriting.py --data qrecc-dev2k --out out/rewriting
-    python experiments/rewriting.py --data testbed --out out/rewriting-testbed
+    python experiments/rewriting.py --dataset testbed --out out/rewriting-testbed
+    python experiments/rewriting.py --dataset cast21-mini --data cast/cast21-mini --models out/rewriting/models --out …
 
 DIR is a folder as ``cs.dataset("folder:DIR")`` reads it, with train, dev and test; for qrecc-dev2k the collection is
-the
-conversations' own answers, not the paper's 54M passages. Rewriters are trained on the gold rewrites of the training
-split;
-all rows are scored on the same test questions, those with a gold rewrite, a history and a judgment.
+the conversations' own answers, not the paper's 54M passages. Data without a training split (``cast21-mini``,
+``mtrag-mini/human``) take the models that another run trained (``--models``).
 
-Rows: q_t, X_t, the gold rewrite, HQE (thresholds chosen on dev: the published ones belong to 38M passages), QuReTeC, a
-sequence-to-sequence rewriter, the same with five rewrites fused, and CONQRR (the same trained further by what it
-finds); with --llm
-a language model behind an endpoint. The rewriter is an encoder-decoder warm-started from all-MiniLM-L6-v2: first it
-learns to repeat
-the question of each training turn (which needs no gold rewrite), then to rewrite. ``--init t5-base`` is the papers'
-choice,
-not run here.
+Rows: X_t, X_t without the question, q_t, the gold rewrite, HQE (thresholds chosen on dev: the published ones belong to
+38M passages), QuReTeC, a rewriter, the same with five rewrites fused, and CONQRR (the same trained further by what it
+finds); with ``--llm`` a language model behind an endpoint. Each searches with BM25 and with the untrained
+all-MiniLM-L6-v2. The rewriter starts from ``--init``, a sequence-to-sequence or causal model ("t5-base" is the papers'
+choice). Without it, on the testbed, it is a small T5 from scratch, which knows the testbed's words only; elsewhere an
+encoder-decoder warm-started from MiniLM, which first learns to repeat questions: enough to see everything run, too
+little text to write well.
 
-Each row has a file of its own under OUT/rows: a run that was stopped goes on, a row whose settings changed is run anew.
+Each row has a folder of its own under OUT/rows: a run that was stopped goes on, a row whose settings changed is run
+anew, and the table shows what is there ("not run here" for the rest).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyterrier as pt
-from _common import arguments, say, temporary
+from _common import say, temporary
+from _rewriting_parts import (
+    NO_QUESTION,
+    WITH_REWRITE,
+    Data,
+    Made,
+    engines,
+    groups,
+    later,
+    reward_curve,
+    small_model,
+    starting_encoder,
+    starting_model,
+)
+from _rewriting_tables import write_tables
+from _rows import Rows
 from ir_measures import RR, R
 
 import pt_convsearch as cs
 from pt_convsearch._files import write_json
-from pt_convsearch.evaluation.report import long_table, write_results
-from pt_convsearch.negatives._fingerprint import digest
+from pt_convsearch.evaluation.report import long_table
+from pt_convsearch.evaluation.study import Engine
+from pt_convsearch.evaluation.swapping import swapped
 from pt_convsearch.rewriting import term_overlap
 
 MEASURES = [R @ 1, R @ 10, RR]
-NO_QUESTION = cs.X - cs.CURRENT
+#: thresholds of HQE that are tried on dev: topic, subtopic as a share of it, ambiguous
 GRID = [
     (topic, share, ambiguous)
-    for topic in (2.5, 3.5, 4.5, 5.5)
+    for topic in (2.5, 3.5, 4.5, 5.5, 6.5)
     for share in (0.6, 0.8)
     for ambiguous in (0.0, 10.0, 15.0)
 ]
-
-
-@dataclass
-class Data:
-    """Topics and judgments of the three splits, and the collection."""
-
-    train: pd.DataFrame
-    dev: pd.DataFrame
-    test: pd.DataFrame
-    qrels: dict[str, pd.DataFrame]
-    corpus: Callable[[], Any]
-
-    @classmethod
-    def read(cls, name: str, quick: bool) -> Data:
-        if name == "testbed":
-            sizes = {"train": 150, "dev": 40, "test": 80} if quick else {"train": 800, "dev": 120, "test": 400}
-            splits = {
-                split: cs.dataset("testbed", split=split, conversations=size, train_switch_rate=0.15)
-                for split, size in sizes.items()
-            }
-        else:
-            splits = {split: cs.dataset(f"folder:{name}", split=split) for split in ("train", "dev", "test")}
-        topics = {split: data.get_topics() for split, data in splits.items()}
-        qrels = {split: data.get_qrels() for split, data in splits.items()}
-        for split in ("dev", "test"):
-            topics[split] = _scored(topics[split], qrels[split])
-        if quick:
-            topics = {
-                "train": topics["train"].head(1500),
-                "dev": topics["dev"].head(80),
-                "test": topics["test"].head(150),
-            }
-        return cls(**topics, qrels=qrels, corpus=splits["test"].get_corpus_iter)
-
-
-def _scored(topics: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """The questions that all rows can be scored on."""
-    kept = topics["qrewrite"].map(lambda text: isinstance(text, str) and bool(text.strip()))
-    kept &= topics["qhistory"].map(len) > 0
-    return topics[kept & topics["qid"].isin(qrels["qid"])].reset_index(drop=True)
-
-
-class Experiment:
-    """Makes the rows one after the other, each into a file of its own."""
-
-    def __init__(self, data: Data, index: cs.BM25Index, options: Any) -> None:
-        self.data, self.index, self.options, self.out = data, index, options, options.out
-        self.bm25 = index.bm25(num_results=110, k1=options.k1, b=options.b)
-        self.settings = {
-            "data": str(options.data.name), "train": digest(data.train[["qid", "query", "qrewrite"]]),
-            "test": digest(data.test[["qid", "query", "qrewrite"]]), "collection": index.fingerprint, "k1": options.k1,
-            "b": options.b,
-            "seed": options.seed, "layers": options.layers, "init": options.init, "epochs": options.epochs,
-            "copy_epochs": options.copy_epochs,
-            "reward_steps": options.reward_steps,
-        }  # fmt: skip
-
-    # -- the rows
-
-    def rows(self) -> dict[str, Callable[[], tuple[pt.Transformer, pt.Transformer | None, str]]]:
-        """By name, what makes a row: the stage that writes the query, what searches instead of plain BM25 (None), and
-        what was trained on what."""
-        found: dict[str, Callable[[], tuple[pt.Transformer, pt.Transformer | None, str]]] = {
-            "q_t": lambda: (cs.form(cs.CURRENT), None, "nothing"),
-            "X_t": lambda: (cs.form(cs.X), None, "nothing"),
-            "gold rewrite": lambda: (cs.form(cs.REWRITE), None, "written by people"),
-            "HQE": self.hqe,
-            "QuReTeC": self.quretec,
-            "seq2seq": lambda: (self.rewriter(), None, self.rewriter_note()),
-            "seq2seq, 5 fused": self.fused,
-            "CONQRR": self.conqrr,
-        }
-        if self.options.llm:
-            url, model = self.options.llm
-            found["LLM"] = lambda: (
-                cs.LLMRewriter(url, model, cache=self.out / "llm.jsonl"),
-                None,
-                f"{model}, not trained",
-            )
-        return found
-
-    def hqe(self) -> tuple[pt.Transformer, None, str]:
-        def stage(topic: float, share: float, ambiguous: float) -> cs.HQE:
-            return cs.HQE(
-                self.index,
-                topic=topic,
-                subtopic=share * topic,
-                ambiguous=ambiguous,
-                k1=self.options.k1,
-                b=self.options.b,
-            )
-
-        def dev(setting: tuple[float, float, float]) -> float:
-            table = cs.Experiment({"HQE": stage(*setting) >> self.bm25}, self.data.dev, self.data.qrels["dev"], [RR])
-            return float(table["All"].loc["HQE", "RR"])
-
-        topic, share, ambiguous = max(GRID, key=dev)
-        return (
-            stage(topic, share, ambiguous),
-            None,
-            f"thresholds on dev: topic {topic}, subtopic {share * topic:.2g}, ambiguous {ambiguous:g}",
-        )
-
-    def quretec(self) -> tuple[pt.Transformer, None, str]:
-        stage = cs.train_quretec(
-            self.data.train, init=self.encoder(), out=self.out / "models" / "quretec", dev=self.data.dev,
-            epochs=self.options.epochs,
-            learning_rate=1e-4, max_length=200, seed=self.options.seed, trainer_options=SORTED,
-        )  # fmt: skip
-        return (
-            stage,
-            None,
-            f"MiniLM, {self.options.layers} layers, {self._golds()} gold rewrites, {self.options.epochs} epochs",
-        )
-
-    def rewriter(self, **options: Any) -> cs.Rewriter:
-        shared: dict[str, Any] = {"seed": self.options.seed, "batch_size": 16, "max_input_length": 128,
-                                  "max_target_length": 32,
-                                  "trainer_options": SORTED}  # fmt: skip
-        init: Any = self.options.init or self.encoder()
-        models = self.out / "models"
-        if self.options.init is None and self.options.copy_epochs:
-            said = self.data.train.assign(qrewrite=self.data.train["query"])
-            cs.train_rewriter(
-                said, init=init, out=models / "copying", learning_rate=3e-4, epochs=self.options.copy_epochs, **shared
-            )
-            init = str(models / "copying")
-        cs.train_rewriter(
-            self.data.train,
-            init=init,
-            out=models / "seq2seq",
-            dev=self.data.dev,
-            learning_rate=2e-4,
-            epochs=self.options.epochs,
-            **shared,
-        )
-        return self._opened("seq2seq", **options)
-
-    def _opened(self, model: str, **options: Any) -> cs.Rewriter:
-        given: dict[str, Any] = {"num_beams": 4, "max_new_tokens": 32, "cache": self.out / "rewrites.jsonl", **options}
-        return cs.Rewriter(str(self.out / "models" / model), **given)
-
-    def rewriter_note(self) -> str:
-        start = (
-            self.options.init
-            or f"MiniLM, {self.options.layers} + {self.options.layers} layers, {self.options.copy_epochs} epochs of "
-            f"repeating {len(self.data.train)} questions"
-        )
-        return f"{start}, then {self._golds()} gold rewrites, {self.options.epochs} epochs"
-
-    def fused(self) -> tuple[pt.Transformer, pt.Transformer, str]:
-        stage = self.rewriter(num_rewrites=5, num_beams=5)
-        return (
-            stage,
-            cs.rrf(*(cs.NthRewrite(n) >> self.bm25 for n in range(5)), num_results=110),
-            "the same; five of a beam, fused by RRF",
-        )
-
-    def conqrr(self) -> tuple[pt.Transformer, None, str]:
-        start, steps = self.rewriter(), self.options.reward_steps
-        judged = self.data.train[self.data.train["qid"].isin(self.data.qrels["train"]["qid"])]
-        cs.train_conqrr(
-            start, judged, self.data.qrels["train"], self.bm25 % 100, reward=RR, out=self.out / "models" / "conqrr",
-            dev=(self.data.dev, self.data.qrels["dev"]), max_steps=steps, batch_size=16, eval_every=max(1, steps // 4),
-            learning_rate=5e-5,
-            max_new_tokens=32, seed=self.options.seed,
-        )  # fmt: skip
-        return self._opened("conqrr"), None, f"the same, {steps} steps of 16 questions by reward (RR of BM25)"
-
-    def encoder(self) -> str:
-        """all-MiniLM-L6-v2 with its lowest layers only, in a folder."""
-        from transformers import AutoModel, AutoTokenizer
-
-        from pt_convsearch.dense import minilm_path
-
-        folder = self.out / "models" / f"minilm-{self.options.layers}"
-        if not (folder / "tokenizer.json").exists():
-            model = AutoModel.from_pretrained(str(minilm_path()))
-            model.encoder.layer = model.encoder.layer[: self.options.layers]
-            model.config.num_hidden_layers = self.options.layers
-            model.save_pretrained(folder)
-            AutoTokenizer.from_pretrained(str(minilm_path())).save_pretrained(folder)
-        return str(folder)
-
-    def _golds(self) -> int:
-        kept = self.data.train["qrewrite"].map(lambda text: isinstance(text, str)) & (
-            self.data.train["qhistory"].map(len) > 0
-        )
-        return int(kept.sum())
-
-    # -- scoring
-
-    def run(self, name: str, make: Callable[[], tuple[pt.Transformer, pt.Transformer | None, str]]) -> None:
-        """Make a row and score it, unless that was done."""
-        path = self.out / "rows" / f"{''.join(letter if letter.isalnum() else '-' for letter in name)}.json"
-        if path.exists() and json.loads(path.read_text(encoding="utf-8"))["settings"] == self.settings:
-            say(f"{name}: done already")
-            return
-        say(name)
-        start = time.perf_counter()
-        stage, search, note = make()
-        trained = time.perf_counter() - start
-        test, qrels = self.data.test, self.data.qrels["test"]
-        written = stage(test)
-        pipeline = stage >> (search or self.bm25)
-        rows = []
-        for ranking, system in (("all", pipeline % 100), ("unseen", pipeline >> cs.DropSeen())):
-            table = cs.Experiment({name: system}, test, qrels, MEASURES, by=_groups(test))
-            rows.append(long_table(table).assign(ranking=ranking))
-        overlap = term_overlap(written["query"], test["qrewrite"])
-        rows.append(_rows(name, {f"{measure} of terms": overlap[measure].mean() for measure in overlap}, len(test)))
-        dependence = cs.shortcut_dependence(
-            pipeline % 100,
-            cs.form(NO_QUESTION) >> self.bm25 % 100,
-            test,
-            qrels,
-            control="swapped",
-            seed=self.options.seed,
-        )
-        rows.append(dependence.long().assign(system=name, ranking="dependence"))
-        samples = [{"qid": row.qid, "q_t": row.qutterance, "rewrite": row.query, "gold": row.qrewrite}
-                   for row in written.head(20).itertuples()]  # fmt: skip
-        write_json(path, {
-            "settings": self.settings, "note": note,
-            "seconds": {"made": trained, "scored": time.perf_counter() - start - trained},
-            "counts": getattr(stage, "counts", {}), "rows": pd.concat(rows).to_dict("records"), "samples": samples,
-        })  # fmt: skip
-
-    def write(self, names: list[str]) -> None:
-        """The table of the rows that are there."""
-        found: dict[str, dict[str, Any]] = {}
-        for path in sorted((self.out / "rows").glob("*.json")):
-            row = json.loads(path.read_text(encoding="utf-8"))
-            if row["settings"] == self.settings:
-                found[row["rows"][0]["system"]] = row
-        order = [name for name in names if name in found]
-        results = pd.concat([pd.DataFrame(found[name]["rows"]) for name in order], ignore_index=True)
-        notes = {name: found[name]["note"] for name in order}
-        write_results(
-            self.out, results, settings={**self.settings, "test questions": len(self.data.test), "trained on": notes},
-            timings={name: sum(found[name]["seconds"].values()) for name in order},
-            more={"samples": {name: found[name]["samples"] for name in order}},
-        )  # fmt: skip
-        table = _table(results, order, notes)
-        text = cs.render(table, "markdown")
-        (self.out / "table.md").write_text(text + "\n", encoding="utf-8")
-        print(cs.render(table.drop(columns="trained on"), "text"))
-
-
 #: batches of inputs of like length
 SORTED = {"train_sampling_strategy": "group_by_length"}
 
 
-def _groups(topics: pd.DataFrame) -> dict[str, np.ndarray]:
-    turn = topics["turn_number"].to_numpy()
-    return {"t = 2": turn == 2, "t = 3-4": (turn >= 3) & (turn <= 4), "t = 5+": turn >= 5}
+class Experiment:
+    """Makes the rows one after the other."""
+
+    def __init__(self, data: Data, index: cs.BM25Index, found: list[Engine], options: Any) -> None:
+        self.data, self.index, self.engines, self.options = data, index, found, options
+        self.models = options.models or options.out / "models"
+        self.bm25 = found[0].retriever
+        #: what rewriters are rewarded for: passages that were shown already are no find
+        self.rewarded = self.bm25 >> cs.DropSeen() if data.seen else self.bm25 % 100
+        self.base: dict[str, Any] = {
+            "data": data.name, "answers as the collection": data.answers, "digests": data.fingerprint(),
+            "collection": index.fingerprint, "k1": options.k1, "b": options.b, "quick": options.quick,
+            "engines": [engine.name for engine in found], "seed": options.seed,
+            "models": None if options.models is None else "of another run",
+        }  # fmt: skip
+        self.tagger = {"layers": options.layers, "epochs": options.tagger_epochs, "models": self.base["models"]}
+        self.writer = {
+            "init": Path(options.init).name if options.init else "a T5 of two layers from scratch"
+            if data.name == "testbed" else f"MiniLM, {options.layers} layers",
+            "freeze": options.freeze, "epochs": options.epochs, "copy epochs": options.copy_epochs,
+            "batch_size": options.batch_size, "learning_rate": options.learning_rate,
+            "max_input_length": options.max_input_length, "num_beams": options.num_beams,
+        }  # fmt: skip
+        self.reward = {"steps": options.reward_steps, "batch_size": options.reward_batch,
+                       "learning_rate": options.reward_rate, "dev": options.reward_dev}  # fmt: skip
+
+    def rows(self) -> dict[str, tuple[dict[str, Any], Callable[[], Made]]]:
+        """By name: what a row depends on besides the data, and what makes its queries."""
+        found: dict[str, tuple[dict[str, Any], Callable[[], Made]]] = {
+            "X_t": ({}, lambda: Made(cs.X, "nothing")),
+            "X_t\\q_t": ({}, lambda: Made(NO_QUESTION, "nothing")),
+            "q_t": ({}, lambda: Made(cs.CURRENT, "nothing")),
+            "gold rewrite": ({}, lambda: Made(cs.REWRITE, "written by people")),
+            "HQE": ({"grid": GRID}, self.hqe),
+            "QuReTeC": (self.tagger, self.quretec),
+            "Rewriter": (self.writer, lambda: Made(self.rewriter(), self.rewriter_note())),
+            "Rewriter, 5 fused": (self.writer, self.fused),
+            "CONQRR": ({**self.writer, "reward": self.reward}, self.conqrr),
+        }
+        if self.options.llm:
+            url, model = self.options.llm
+            cache = self.options.out / "llm.jsonl"
+            found["LLM"] = ({"llm": model}, lambda: Made(cs.LLMRewriter(url, model, cache=cache), f"{model}, as it is"))
+        return found
+
+    # -- what makes the queries
+
+    def hqe(self) -> Made:
+        def stage(topic: float, share: float, ambiguous: float) -> cs.HQE:
+            return cs.HQE(
+                self.index, topic=topic, subtopic=share * topic, ambiguous=ambiguous, k1=self.options.k1,
+                b=self.options.b,
+            )  # fmt: skip
+
+        known = self.models / "hqe.json"
+        if "dev" in self.data.topics:
+            dev, qrels = self.data.topics["dev"], self.data.qrels["dev"]
+            dev = dev[later(dev) & dev["qid"].isin(qrels["qid"])]
+
+            def score(setting: tuple[float, float, float]) -> float:
+                table = cs.Experiment({"HQE": stage(*setting) >> self.rewarded}, dev, qrels, [RR])
+                return float(table["All"].loc["HQE", "RR"])
+
+            topic, share, ambiguous = max(GRID, key=score)
+            write_json(known, {"topic": topic, "share": share, "ambiguous": ambiguous})
+            where = "on dev"
+        elif known.is_file():
+            topic, share, ambiguous = json.loads(known.read_text(encoding="utf-8")).values()
+            where = "as in another run"
+        else:
+            topic, share, ambiguous, where = 4.5, 3.5 / 4.5, 10.0, "published"
+        note = f"thresholds {where}: topic {topic}, subtopic {share * topic:.3g}, ambiguous {ambiguous:g}"
+        return Made(stage(topic, share, ambiguous), note)
+
+    def quretec(self) -> Made:
+        stage = self._trained("quretec", lambda target: cs.train_quretec(
+            self.data.topics["train"], init=starting_encoder(self.options.layers, self.models), out=target,
+            dev=self.data.topics.get("dev"), epochs=self.options.tagger_epochs, learning_rate=1e-4, max_length=200,
+            seed=self.options.seed, trainer_options=SORTED,
+        ), cs.QuReTeC)  # fmt: skip
+        return Made(stage, self._note(f"MiniLM, {self.options.layers} layers", self.options.tagger_epochs))
+
+    def rewriter(self, **options: Any) -> cs.Rewriter:
+        self._trained("rewriter", self._train_rewriter, lambda target: None)
+        return self._opened("rewriter", **options)
+
+    def _train_rewriter(self, target: str) -> None:
+        options, train = self.options, self.data.topics["train"]
+        shared: dict[str, Any] = {
+            "seed": options.seed, "batch_size": options.batch_size, "max_input_length": options.max_input_length,
+            "max_target_length": 32, "learning_rate": options.learning_rate, "trainer_options": SORTED,
+        }  # fmt: skip
+        tokenizer: Any = None
+        if options.init:
+            init, tokenizer = starting_model(options.init, options.freeze)
+        elif self.data.name == "testbed":
+            init = small_model(train, self.models / "small")
+        else:
+            init = starting_encoder(options.layers, self.models)
+            if options.copy_epochs:
+                said, copying = train.assign(qrewrite=train["query"]), str(self.models / "copying")
+                cs.train_rewriter(said, init=init, out=copying, epochs=options.copy_epochs, **shared)
+                init = copying
+        cs.train_rewriter(train, init=init, tokenizer=tokenizer, out=target, epochs=options.epochs, **shared)
+
+    def _opened(self, model: str, **options: Any) -> cs.Rewriter:
+        return cs.Rewriter(str(self.models / model), **{
+            "num_beams": self.options.num_beams, "max_new_tokens": 32, "precision": self.options.precision,
+            "cache": self.options.out / "rewrites.jsonl", **options,
+        })  # fmt: skip
+
+    def rewriter_note(self) -> str:
+        start = str(self.writer["init"])
+        if self.options.freeze:
+            start += f" (its {self.options.freeze} lowest layers and the embeddings as they were)"
+        if start.startswith("MiniLM") and self.options.copy_epochs:
+            start += f", {self.options.copy_epochs} epochs of repeating questions"
+        return self._note(start, self.options.epochs)
+
+    def fused(self) -> Made:
+        return Made(
+            self.rewriter(num_rewrites=5, num_beams=5), "the same; five of a beam, fused by RRF",
+            lambda retriever: cs.rrf(*(cs.NthRewrite(n) >> retriever for n in range(5)), num_results=110),
+        )  # fmt: skip
+
+    def conqrr(self) -> Made:
+        start, options, note = self.rewriter(), self.options, "the same, as trained by reward in another run"
+        curve = None
+        if "train" in self.data.topics:
+            train, qrels = self.data.topics["train"], self.data.qrels["train"]
+            dev, dev_qrels = self.data.topics["dev"], self.data.qrels["dev"]
+            dev = dev[later(dev) & dev["qid"].isin(dev_qrels["qid"])].head(options.reward_dev)
+            before = cs.Experiment({"start": self._opened("rewriter", num_beams=1) >> self.rewarded},
+                                   dev, dev_qrels, [RR])["All"]  # fmt: skip
+            self._trained("conqrr", lambda target: cs.train_conqrr(
+                start, train[train["qid"].isin(qrels["qid"])], qrels, self.rewarded, reward=RR, out=target,
+                dev=(dev, dev_qrels), max_steps=options.reward_steps, batch_size=options.reward_batch,
+                eval_every=math.ceil(options.reward_steps / 3), learning_rate=options.reward_rate, max_new_tokens=32,
+                seed=options.seed,
+            ), lambda target: None)  # fmt: skip
+            curve = reward_curve(self.models / "conqrr", float(before.loc["start", "RR"]))
+            note = f"the same, {options.reward_steps} steps of {options.reward_batch} questions by reward (RR of BM25)"
+        return Made(self._opened("conqrr"), note, curve=curve)
+
+    def _trained(self, name: str, train: Callable[[str], Any], opened: Callable[[str], Any]) -> Any:
+        """Train into the folder of models, or open what another run trained."""
+        target = self.models / name
+        if self.options.models:
+            if not target.is_dir():
+                raise SystemExit(f"--models: there is no {name!r} in {target.parent}")
+            return opened(str(target))
+        if "train" not in self.data.topics:
+            raise SystemExit(f"{self.data.name} has no training split: give --models of another run")
+        return train(str(target))
+
+    def _note(self, start: str, epochs: int) -> str:
+        if self.options.models:
+            return "trained in another run"
+        golds = self.data.golds("train")
+        return f"{start}, {golds} gold rewrites, {epochs} epoch{'s' if epochs > 1 else ''}"
+
+    # -- scoring
+
+    def score(self, name: str, make: Callable[[], Made]) -> tuple[Mapping[str, Any], Mapping[str, pd.DataFrame]]:
+        """Everything that the tables say of a row."""
+        start, cpu = time.perf_counter(), time.process_time()
+        made = make()
+        seconds = {"made": time.perf_counter() - start, "made, CPU": time.process_time() - cpu}
+        test, qrels = self.data.topics["test"], self.data.qrels["test"]
+        mask = groups(test, qrels)
+        compared = test[mask[WITH_REWRITE]].reset_index(drop=True)
+        asked = test
+        if made.stage == cs.REWRITE:  # the others have none
+            asked = test[test["qrewrite"].notna()].reset_index(drop=True)
+        values, per_question = [], []
+        written = asked
+        for engine in self.engines:
+            say(f"{name}: {engine.name}")
+            written = made.queries(asked, engine)
+            search = made.search(engine.retriever)
+            run = search.transform(written)
+            runs = {"all": run, "unseen": cs.DropSeen()(run)} if self.data.seen else {"all": run}
+            by = {group: rows[asked.index] for group, rows in mask.items()} if asked is test else groups(asked, qrels)
+            table, each = cs.Experiment(runs, asked, qrels, MEASURES, by=by, perquery="both")
+            table = long_table(table).rename(columns={"system": "answers"}).assign(engine=engine.name)
+            silent = [group for group, rows in by.items() if not written["query"][rows].str.strip().any()]
+            table.loc[table["group"].isin(silent), "value"] = float("nan")  # X_t\q_t has nothing to say at first turns
+            values.append(table)
+            per_question.append(each.rename(columns={"name": "answers"}).assign(engine=engine.name))
+            values.append(self._dependence(made, engine, run, search, compared).assign(engine=engine.name))
+        written = written.set_index("qid").loc[compared["qid"]]
+        overlap = term_overlap(written["query"], list(compared["qrewrite"]))
+        say_as = pd.DataFrame({
+            **{f"ROUGE-1 {column}": overlap[column] for column in overlap},
+            "as q_t": (written["query"] == list(compared["query"])).astype(float),
+            "words": written["query"].str.split().str.len().astype(float),
+        })  # fmt: skip
+        values.append(_values(say_as.mean().to_dict(), "rewrite", len(say_as)).assign(engine="–"))
+        seconds |= {"scored": time.perf_counter() - start - seconds["made"],
+                    "scored, CPU": time.process_time() - cpu - seconds["made, CPU"]}  # fmt: skip
+        samples = [{"qid": qid, "q_t": said, "rewrite": query, "gold": gold} for qid, said, query, gold in zip(
+            compared["qid"], compared["query"], written["query"], compared["qrewrite"], strict=True)]  # fmt: skip
+        counts = dict(getattr(made.stage, "counts", {}))
+        frames = {"values": pd.concat(values, ignore_index=True), "rewrites": pd.DataFrame(samples),
+                  "per_question": pd.concat(per_question, ignore_index=True)}  # fmt: skip
+        return {"note": made.note, "timings": seconds, "counts": counts}, (
+            frames if made.curve is None else {**frames, "curve": made.curve}
+        )
+
+    def _dependence(
+        self, made: Made, engine: Engine, run: pd.DataFrame, search: pt.Transformer, compared: pd.DataFrame
+    ) -> pd.DataFrame:
+        """How near the ranking is to that of the history alone, and what is left of it with another's question."""
+        qrels = self.data.qrels["test"]
+        alone = (engine.system(NO_QUESTION))(compared)
+        mine = run[run["qid"].isin(compared["qid"])]
+        seen = {"all": (mine, alone)}
+        if self.data.seen:
+            seen["unseen"] = (cs.DropSeen()(mine), cs.DropSeen()(alone))
+        found = [cs.shortcut_dependence(*pair, compared, qrels).long().assign(answers=f"{answers}: X_t\\q_t")
+                 for answers, pair in seen.items()]  # fmt: skip
+        if made.stage != cs.REWRITE:  # a rewrite that people wrote for another history says nothing of this one
+            other = search.transform(made.queries(swapped(compared, seed=self.options.seed), engine))
+            pairs = {"all": (mine, other)}
+            if self.data.seen:
+                pairs["unseen"] = (seen["unseen"][0], cs.DropSeen()(other))
+            found += [cs.shortcut_dependence(*pair, compared, qrels).long().assign(answers=f"{answers}: swapped")
+                      for answers, pair in pairs.items()]  # fmt: skip
+        return pd.concat(found, ignore_index=True)
 
 
-def _rows(name: str, values: dict[str, float], n: int) -> pd.DataFrame:
-    return pd.DataFrame(
-        [(name, "All", measure, value, n, "rewrite") for measure, value in values.items()],
-        columns=["system", "group", "measure", "value", "n", "ranking"],
-    )
-
-
-def _table(results: pd.DataFrame, order: list[str], notes: dict[str, str]) -> pd.DataFrame:
-    """One row a system: retrieval with and without seen answers, overlap with the gold rewrite, dependence."""
-    every = results[results["group"] == "All"]
-    columns = {
-        **{f"{measure}": ("all", measure) for measure in ("R@1", "R@10", "RR")},
-        **{f"{measure} unseen": ("unseen", measure) for measure in ("R@1", "R@10", "RR")},
-        "F1 of terms": ("rewrite", "f1 of terms"), "recall of terms": ("rewrite", "recall of terms"),
-        "overlap@10 with X_t\\q_t": ("dependence", "overlap@10"),
-        "overlap@10 swapped": ("dependence", "overlap@10 swapped"),
-        "retention": ("dependence", "retention"),
-    }  # fmt: skip
-    rows = []
-    for name in order:
-        own = every[every["system"] == name]
-        row: dict[str, Any] = {"system": name}
-        for column, (ranking, measure) in columns.items():
-            value = own[(own["ranking"] == ranking) & (own["measure"] == measure)]["value"]
-            row[column] = float(value.iloc[0]) if len(value) else float("nan")
-        rows.append({**row, "trained on": notes[name]})
-    return pd.DataFrame(rows)
+def _values(values: Mapping[str, float], answers: str, n: int) -> pd.DataFrame:
+    rows = [("All", measure, value, n, answers) for measure, value in values.items()]
+    return pd.DataFrame(rows, columns=["group", "measure", "value", "n", "answers"])
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = arguments(
-        __doc__,
-        data="a folder such as qrecc-dev2k, or 'testbed'",
-        quick="most: 150 test questions, two layers, one epoch, 8 steps by reward",
-    )
-    parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all)")
-    parser.add_argument(
-        "--init", help="where the rewriter starts, e.g. t5-base (default: an encoder-decoder from MiniLM)"
-    )
-    parser.add_argument(
-        "--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, the lowest ones (default 6)"
-    )
-    parser.add_argument("--epochs", type=int, default=10, help="passes over the gold rewrites (default 10)")
-    parser.add_argument("--copy-epochs", type=int, default=6, help="passes of repeating questions (default 6)")
-    parser.add_argument("--reward-steps", type=int, default=80, help="steps of CONQRR (default 80)")
-    parser.add_argument("--k1", type=float, default=0.82, help="of BM25 (default 0.82, the paper's for QReCC)")
-    parser.add_argument("--b", type=float, default=0.68, help="of BM25 (default 0.68)")
-    parser.add_argument(
-        "--llm", nargs=2, metavar=("URL", "MODEL"), help="an OpenAI-compatible endpoint for the row LLM"
-    )
-    parser.add_argument("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--data", type=Path, metavar="DIR", help="a folder such as qrecc-dev2k, or where --dataset lies")
+    add("--dataset", metavar="NAME", help="testbed, cast21-mini, mtrag-mini/human (default: the folder --data)")
+    add("--out", required=True, type=Path, metavar="DIR", help="where results and tables go")
+    add("--models", type=Path, metavar="DIR", help="OUT/models of another run, whose models are taken")
+    add("--seed", type=int, default=1)
+    add("--no-dense", action="store_true", help="only BM25")
+    add("--quick", action="store_true", help="80 test questions, two layers, one epoch, 3 steps by reward")
+    add("--rows", help="rows to run, by name, separated by semicolons (default all)")
+    add("--table-only", action="store_true", help="run nothing, write the tables of what is there")
+    add("--conversations", default="640,60,100", metavar="N,N,N", help="train, dev, test of the testbed")
+    add("--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, evenly spaced (default 6)")
+    add("--tagger-epochs", type=int, default=5, help="of QuReTeC (default 5)")
+    add("--init", help="where the rewriter starts, e.g. t5-base (default: an encoder-decoder from MiniLM)")
+    add("--freeze", type=int, default=0, metavar="N", help="leave the N lowest layers of --init as they are")
+    add("--epochs", type=int, default=10, help="of the rewriter over the gold rewrites (default 10)")
+    add("--copy-epochs", type=int, default=6, help="of repeating questions, without --init (default 6)")
+    add("--batch-size", type=int, default=16, help="of the rewriter's training (default 16)")
+    add("--learning-rate", type=float, default=2e-4, metavar="RATE", help="its peak (default 2e-4)")
+    add("--max-input-length", type=int, default=128, metavar="N", help="tokens that it reads (default 128)")
+    add("--num-beams", type=int, default=4, help="when it writes (default 4; 1: greedily)")
+    add("--precision", default="auto", choices=["auto", "bf16", "fp32"], help="of its weights when it writes")
+    add("--reward-steps", type=int, default=80, help="of CONQRR (default 80)")
+    add("--reward-batch", type=int, default=16, help="questions a step (default 16)")
+    add("--reward-rate", type=float, default=5e-5, metavar="RATE", help="its learning rate (default 5e-5)")
+    add("--reward-dev", type=int, default=100, metavar="N", help="dev questions that it is watched on (default 100)")
+    add("--k1", type=float, default=0.82, help="of BM25 (default 0.82, the paper's for QReCC)")
+    add("--b", type=float, default=0.68, help="of BM25 (default 0.68)")
+    add("--llm", nargs=2, metavar=("URL", "MODEL"), help="an OpenAI-compatible endpoint for the row LLM")
+    add("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
     options = parser.parse_args(argv)
-    warnings.filterwarnings("ignore", message=".*end with their own question.*")
+    if options.data is None and options.dataset != "testbed":
+        parser.error("--data is missing: all but the testbed lies in a folder")
+    warnings.filterwarnings("ignore", message=r".*(hold their own question|is the last message|repeat).*")
     if options.quick:
-        options.layers, options.epochs, options.copy_epochs, options.reward_steps = 2, 1, 1, 8
+        options.conversations = "60,10,20"
+        options.layers, options.epochs, options.tagger_epochs, options.copy_epochs = 2, 1, 1, 1
+        options.reward_steps, options.reward_batch, options.reward_dev = 3, 4, 10
     if options.threads:
         import torch
 
         torch.set_num_threads(options.threads)
-    data = Data.read(str(options.data), options.quick)
-    say(f"{len(data.test)} test questions with a gold rewrite, {len(data.train)} training turns")
+    data = Data.read(options)
+    say(f"{len(data.topics['test'])} judged test questions; " + ", ".join(
+        f"{len(topics)} {split} questions" for split, topics in data.topics.items() if split != "test"))  # fmt: skip
     with temporary() as folder:
         index = cs.BM25Index(Path(folder) / "passages.bm25").index(data.corpus())
-        experiment = Experiment(data, index, options)
-        makers = experiment.rows()
-        wanted = list(makers) if options.rows is None else [name.strip() for name in options.rows.split(";")]
-        unknown = [name for name in wanted if name not in makers]
-        if unknown:
-            raise SystemExit(f"--rows: no row {unknown[0]!r}; there are {'; '.join(makers)}")
-        for name in wanted:
-            experiment.run(name, makers[name])
-        experiment.write(list(makers))
+        found = [] if options.table_only else engines(data, index, Path(folder), options)
+        rows = Rows(options.out / "rows")
+        if not options.table_only:
+            experiment = Experiment(data, index, found, options)
+            makers = experiment.rows()
+            wanted = list(makers) if options.rows is None else [name.strip() for name in options.rows.split(";")]
+            unknown = [name for name in wanted if name not in makers]
+            if unknown:
+                raise SystemExit(f"--rows: no row {unknown[0]!r}; there are {'; '.join(makers)}")
+            for name in wanted:
+                settings, make = makers[name]
+                rows.run(name, options.seed, {**experiment.base, **settings},
+                         lambda name=name, make=make: experiment.score(name, make))  # fmt: skip
+        write_tables(options.out, rows, data)
     say(f"written to {options.out}")
 
 

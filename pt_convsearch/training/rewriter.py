@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ def train_rewriter(
         topics: query, qhistory and ``qrewrite``: CANARD, QReCC, CAsT, or your own.
         init: a folder, a name on the hub ("t5-base", "gpt2"), or a transformers model: an encoder-decoder or a causal
             model; of an encoder ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2") an encoder-decoder is
-            made, warm-started from it on both sides.
+            made, warm-started from it on both sides. Weights of a model that do not require gradients stay as they
+            are: freezing the lower layers makes training cheaper.
         out: the folder to write: ``cs.Rewriter(out)`` opens it.
         dev: questions with gold rewrites to select the checkpoint by; None: the last one is kept.
         parts, sep, prefix: what the model reads, as in :class:`Rewriter`.
@@ -129,6 +131,8 @@ def train_rewriter(
         "precision": precision_of(precision, device),
         "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
     }  # fmt: skip
+    frozen = [name for name, weights in generator.model.named_parameters() if not weights.requires_grad]
+    settings |= {"frozen": digest(frozen)} if frozen else {}
     target = Path(out)
     if overwrite or not finished(target, settings):
         reader = Rewriter(
@@ -166,7 +170,11 @@ def train_rewriter(
 
 
 class RewriteTrainer(Seq2SeqTrainer):
-    """The trainer of transformers, with the term overlap of what is written as a dev measure."""
+    """The trainer of transformers, with the term overlap of what is written as a dev measure.
+
+    A causal model reads positions as it does when it writes (padding on the left counts for nothing), and says its
+    scores of the vocabulary for the rewrites alone: those of the inputs, several times as many, are not learnt from.
+    """
 
     def __init__(
         self, *, generator: Generator, golds: tuple[list[str], list[str], int, int] | None, **options: Any
@@ -174,6 +182,18 @@ class RewriteTrainer(Seq2SeqTrainer):
         self.generator = generator
         self.golds = golds
         super().__init__(processing_class=generator.tokenizer, **options)
+        self._takes = set(inspect.signature(generator.model.forward).parameters)
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        if not self.generator.seq2seq:
+            inputs = {**inputs}
+            if "position_ids" in self._takes:
+                inputs["position_ids"] = (inputs["attention_mask"].cumsum(dim=-1) - 1).clamp(min=0)
+            if "logits_to_keep" in self._takes:
+                learnt = (inputs["labels"] != -100).any(dim=0).nonzero()
+                width = min(inputs["labels"].shape[1], inputs["labels"].shape[1] - int(learnt[0]) + 1)
+                inputs["labels"], inputs["logits_to_keep"] = inputs["labels"][:, -width:], width
+        return super().compute_loss(model, inputs, *args, **kwargs)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         out = super().evaluation_loop(*args, **kwargs)

@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 
 import pt_convsearch as cs
 from pt_convsearch.rewriting import term_overlap
+from pt_convsearch.training.rewriter import training_rows
 
 from ..rewriting.conftest import WORDS, said, tiny_gpt2, tiny_t5
 
@@ -100,6 +101,47 @@ def test_a_causal_model_learns_to_rewrite(tmp_path: Path) -> None:
     assert f"dev f1: {best}" in card
     assert "400" in card
     assert not (tmp_path / "out.training").exists()
+
+
+def test_the_loss_of_a_causal_model_against_one_sequence_at_a_time(tmp_path: Path) -> None:
+    """The mean over all tokens of the rewrites, whatever is padded around them, inputs not learnt from."""
+    from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainingArguments
+
+    from pt_convsearch.training.rewriter import RewriteTrainer
+
+    rewriter = cs.Rewriter(tiny_gpt2(tmp_path / "gpt2"), max_new_tokens=8, device="cpu")
+    generator = rewriter.generator()
+    topics = world(3, 1)
+    topics["query"] = ["w59", "w59 w41 w42 w43 w44", "w1 w2"]
+    topics["qrewrite"] = ["w1", "w2 w3 w4", "w5 w6"]
+    rows = training_rows(rewriter, topics, 8)
+    args = Seq2SeqTrainingArguments(output_dir=str(tmp_path / "x"), use_cpu=True, report_to="none")
+    trainer = RewriteTrainer(generator=generator, golds=None, model=generator.model, args=args)
+    with torch.no_grad():
+        loss = float(trainer.compute_loss(generator.model, dict(DataCollatorForSeq2Seq(generator.tokenizer)(rows))))
+        total, count = 0.0, 0
+        for row in rows:
+            logits = generator.model(input_ids=torch.tensor([row["input_ids"]])).logits[0].log_softmax(-1)
+            for at, label in enumerate(row["labels"]):
+                if label != -100:
+                    total, count = total - float(logits[at - 1, label]), count + 1
+    assert count == 3 + 6  # every word and the end of each rewrite
+    assert loss == pytest.approx(total / count, abs=1e-4)
+
+
+def test_frozen_weights_stay_and_are_told_apart(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    init = tiny_gpt2(tmp_path / "gpt2")
+    model = AutoModelForCausalLM.from_pretrained(init)
+    model.get_input_embeddings().requires_grad_(False)
+    before = model.get_input_embeddings().weight.clone()
+    options: dict[str, Any] = {**OPTIONS, "out": tmp_path / "out", "max_steps": 2, "max_target_length": 8}
+    trained = cs.train_rewriter(world(30, 1), init=model, **options)
+    after = trained.generator().model.get_input_embeddings().weight
+    assert torch.equal(before, after)
+    with pytest.raises(ValueError, match="frozen"):
+        cs.train_rewriter(world(30, 1), init=init, **options)
 
 
 def test_an_encoder_becomes_an_encoder_decoder(tmp_path: Path) -> None:
