@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
+#: the feature that says where each token stands in the text, as Hugging Face names it
+OFFSETS = "offset_mapping"
 #: texts that are tokenised and sorted together
 _WINDOW = 16_384
 #: without a batch size: texts in a batch on a CPU, tokens in a batch (padding counted) elsewhere
@@ -82,32 +84,47 @@ def encode_window(
     tower: SentenceTransformer, texts: list[str], side: Side, batch_size: int | None, bf16: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows of texts with their vectors, and whether they were cut, batch by batch: the longest texts first."""
-    import torch
-
-    transformer = text_module(tower, side.task)
-    if transformer is None:
+    if text_module(tower, side.task) is None:
         # no Hugging Face tokenizer to count with (static embeddings, chat templates): the model reads as it always does
         call = tower.encode_query if side.task == "query" else tower.encode_document
         found = call(texts, prompt=side.prompt or None, batch_size=batch_size or 32, show_progress_bar=False)
         yield np.arange(len(texts)), np.asarray(found, dtype=np.float32), np.zeros(len(texts), dtype=bool)
         return
-    tokenizer = transformer.tokenizer
-    features, was_cut, prompt_length = tokenize(tokenizer, texts, side)
+    tokens = tokenize(text_module(tower, side.task).tokenizer, texts, side)
+    for rows, outputs in forward_window(tower, tokens, side, batch_size, bf16):
+        embedding = outputs["sentence_embedding"]
+        if getattr(tower, "truncate_dim", None) is not None:
+            embedding = embedding[:, : tower.truncate_dim]
+        yield rows, embedding.float().cpu().numpy(), tokens[1][rows]
+
+
+def forward_window(
+    tower: SentenceTransformer, tokens: tuple[Any, np.ndarray, int], side: Side, batch_size: int | None, bf16: bool
+) -> Iterator[tuple[np.ndarray, dict[str, Any]]]:
+    """Rows of texts with all that the model says of them, batch by batch: the longest texts first.
+
+    Args:
+        tower: the model.
+        tokens: what :func:`tokenize` gave.
+        side, batch_size, bf16: as in :func:`encode`.
+    """
+    import torch
+
+    features, _, prompt_length = tokens
+    tokenizer = text_module(tower, side.task).tokenizer
     lengths = np.array([len(ids) for ids in features["input_ids"]])
     order = np.argsort(-lengths, kind="stable")
     device = next(tower.parameters()).device
     tower.eval()
     for rows in _batches(order, lengths, batch_size, device.type):
-        batch = {name: [values[row] for row in rows] for name, values in features.items()}
+        batch = {name: [values[row] for row in rows] for name, values in features.items() if name != OFFSETS}
         tensors: dict[str, Any] = dict(tokenizer.pad(batch, padding=True, return_tensors="pt").to(device))
         tensors["modality"] = "text"
         if prompt_length:
             tensors["prompt_length"] = prompt_length
         with torch.inference_mode(), autocast(device, bf16):
-            embedding = tower(tensors, task=side.task)["sentence_embedding"]
-        if getattr(tower, "truncate_dim", None) is not None:
-            embedding = embedding[:, : tower.truncate_dim]
-        yield rows, embedding.float().cpu().numpy(), was_cut[rows]
+            outputs = tower(tensors, task=side.task)
+        yield rows, outputs
 
 
 def _batches(order: np.ndarray, lengths: np.ndarray, batch_size: int | None, device: str) -> Iterator[np.ndarray]:
@@ -121,8 +138,16 @@ def _batches(order: np.ndarray, lengths: np.ndarray, batch_size: int | None, dev
         start += size
 
 
-def tokenize(tokenizer: Any, texts: Sequence[str], side: Side) -> tuple[dict[str, list[list[int]]], np.ndarray, int]:
+def tokenize(
+    tokenizer: Any, texts: Sequence[str], side: Side, *, offsets: bool = False
+) -> tuple[dict[str, list[list[Any]]], np.ndarray, int]:
     """Token ids, at most ``side.max_length``: special tokens and prompt are kept, the text is cut on its side.
+
+    Args:
+        tokenizer: a fast one.
+        texts: any number of texts.
+        side: the length, where to cut, the prompt.
+        offsets: also say, as the feature :data:`OFFSETS`, where in prompt and text each token stands.
 
     Returns:
         the features; which texts were cut; the length of the prompt with the special tokens before it, or 0.
@@ -130,22 +155,24 @@ def tokenize(tokenizer: Any, texts: Sequence[str], side: Side) -> tuple[dict[str
     encoded = tokenizer(
         [side.prompt + text for text in texts],
         add_special_tokens=True, truncation=False, padding=False, return_special_tokens_mask=True,
-        return_offsets_mapping=bool(side.prompt), verbose=False,
+        return_offsets_mapping=bool(side.prompt) or offsets, verbose=False,
     )  # fmt: skip
     specials = encoded.pop("special_tokens_mask")
-    offsets = encoded.pop("offset_mapping", None)
+    places = encoded.pop(OFFSETS, None)
     features = {name: encoded[name] for name in encoded if name in (*tokenizer.model_input_names, "attention_mask")}
+    if offsets:
+        features[OFFSETS] = [list(row) for row in places]
     was_cut = np.zeros(len(texts), dtype=bool)
     prompt_length = 0
     for row, mask in enumerate(specials):
         length = len(mask)
-        if length <= side.max_length and not (offsets and row == 0):
+        if length <= side.max_length and not (side.prompt and row == 0):
             continue
         head = _run(mask)
         tail = _run(mask[::-1]) if head < length else 0
-        if offsets:
+        if side.prompt:
             end = len(side.prompt.rstrip())
-            head += sum(1 for first, last in offsets[row][head : length - tail] if last <= end)
+            head += sum(1 for first, last in places[row][head : length - tail] if last <= end)
             prompt_length = prompt_length or head
         if length <= side.max_length:
             continue

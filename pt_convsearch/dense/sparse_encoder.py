@@ -348,14 +348,20 @@ def _vocabulary(tower: Any) -> list[str]:
     Raises:
         ValueError: the dimensions are no vocabulary.
     """
-    tokenizer = tower.tokenizer
-    size = int(tower.get_embedding_dimension() or 0)
-    known = len(tokenizer)
-    if not known <= size <= known + 512:  # some models round their vocabulary up
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+
+    if not any(isinstance(module, SpladePooling | SparseStaticEmbedding) for module in tower.modules()):
         raise ValueError(
-            f"the model has {size} dimensions and {known} tokens: a sparse encoder weighs the tokens of its vocabulary "
-            "(a masked language model with SpladePooling)"
+            "the model does not weigh the tokens of a vocabulary: a sparse encoder is a masked language model with "
+            "SpladePooling"
         )
+    tokenizer = tower.tokenizer
+    known = len(tokenizer)
+    module = text_module(tower, "document")
+    size = max(known, 0 if module is None else int(module.config.vocab_size))  # some round their vocabulary up
+    for one in tower.modules():
+        if isinstance(one, SpladePooling):  # it says so when it first ran, and then is another module to the hash
+            one.embedding_dimension = one.embedding_dimension or size
     return [*tokenizer.convert_ids_to_tokens(range(known)), *(f"[no token {number}]" for number in range(known, size))]
 
 
