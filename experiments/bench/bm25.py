@@ -146,7 +146,10 @@ def agreement(a: pd.DataFrame, b: pd.DataFrame, depth: int = 10) -> float:
     of_b = dict(tuple(b.groupby("qid", sort=False)))
     for qid, rows in a.groupby("qid", sort=False):
         top = rows.head(depth)
-        other = of_b[qid]
+        other = of_b.get(qid)
+        if other is None:  # an engine whose stop words take all of a query finds nothing
+            shares.append(0.0)
+            continue
         last = other["score"].iloc[min(depth, len(other)) - 1]
         allowed = set(other["docno"][other["score"] >= last * (1 - 1e-5)])
         shares.append(len(set(top["docno"]) & allowed) / len(top))
