@@ -21,18 +21,18 @@ _ROOMS: dict[str, tuple[str, ...]] = {
         "REWRITE", "X", "Form", "Parts", "form", "last",
     ),
     "lexical": ("BM25Index", "ImpactIndex", "bm25"),
-    "dense": ("BiEncoder", "DenseIndex", "SparseEncoder"),
+    "dense": ("CQE", "BiEncoder", "DenseIndex", "SparseEncoder"),
     "expansion": ("Resp2Ctxt", "expansion_summary", "expansion_terms"),
     "rewriting": ("HQE", "LLMRewriter", "NthRewrite", "QuReTeC", "Rewriter", "RewriteTerms"),
-    "reranking": ("CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "Speakers", "rrf"),
+    "reranking": ("CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "PARADE", "Speakers", "rrf"),
     "negatives": (
         "CrossEncoderDenoise", "DropAnswerContaining", "DropContextSubsets", "DropNearDuplicates", "DropPositives",
         "GeneratedNegatives", "Margin", "Mix", "RandomNegatives", "Ranks", "TrainingPairs", "annotation_sheet",
         "annotation_widget", "candidate_lists", "false_negative_rates", "training_pairs",
     ),
     "training": (
-        "train", "train_conqrr", "train_convdr", "train_quretec", "train_resp2ctxt", "train_rewriter",
-        "with_separators",
+        "cross_validate", "train", "train_conqrr", "train_convdr", "train_cross_encoder", "train_disco",
+        "train_parade", "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators",
     ),
     "evaluation": (
         "CostMeter", "Experiment", "QuestionTypes", "cost_table", "figures", "pairwise_tests", "plots",

@@ -12,6 +12,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "CQE": "cqe",
     "BiEncoder": "encoder",
     "DenseIndex": "index",
     "DenseRetriever": "retriever",
@@ -19,7 +20,7 @@ _HOME = {
     "minilm_path": "minilm",
 }
 
-__all__ = ["BiEncoder", "DenseIndex", "DenseRetriever", "SparseEncoder", "minilm_path"]
+__all__ = ["CQE", "BiEncoder", "DenseIndex", "DenseRetriever", "SparseEncoder", "minilm_path"]
 
 
 def __getattr__(name: str) -> Any:

@@ -189,8 +189,19 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
         Raises:
             ValueError: a docno that the index does not have; the message names the first three.
         """
-        reading = self._reading
-        return reading.vectors(np.arange(len(self)) if docnos is None else reading.doc_ids(docnos))
+        return self.vectors_of(np.arange(len(self)) if docnos is None else self.doc_ids(docnos))
+
+    def doc_ids(self, docnos: Iterable[str]) -> np.ndarray:
+        """The numbers of documents, in the order of the collection; int64.
+
+        Raises:
+            ValueError: a docno that the index does not have; the message names the first three.
+        """
+        return self._reading.doc_ids(docnos)
+
+    def vectors_of(self, numbers: np.ndarray) -> scipy.sparse.csr_matrix:
+        """:meth:`vectors` of documents by their number."""
+        return self._reading.vectors(numbers)
 
     # -- what reads it
 

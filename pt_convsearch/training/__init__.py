@@ -11,9 +11,14 @@ from typing import Any
 _HOME = {
     "CachedMaskedMultipleNegativesRankingLoss": "losses",
     "MaskedMultipleNegativesRankingLoss": "losses",
+    "CrossValidation": "folds",
+    "cross_validate": "folds",
     "train": "bi_encoder",
     "train_conqrr": "rewriter_conqrr",
     "train_convdr": "convdr",
+    "train_disco": "disco",
+    "train_cross_encoder": "cross_encoder",
+    "train_parade": "parade",
     "train_quretec": "rewriter_quretec",
     "train_resp2ctxt": "resp2ctxt",
     "train_rewriter": "rewriter",
@@ -21,7 +26,8 @@ _HOME = {
 }
 
 __all__ = [
-    "CachedMaskedMultipleNegativesRankingLoss", "MaskedMultipleNegativesRankingLoss", "train", "train_conqrr",
+    "CachedMaskedMultipleNegativesRankingLoss", "CrossValidation", "MaskedMultipleNegativesRankingLoss",
+    "cross_validate", "train", "train_conqrr", "train_convdr", "train_cross_encoder", "train_disco", "train_parade",
     "train_quretec", "train_resp2ctxt", "train_rewriter", "with_separators",
 ]  # fmt: skip
 

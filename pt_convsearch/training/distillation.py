@@ -170,7 +170,8 @@ def run_distillation(
         told = [targets(teacher, texts) for texts in said.rewrites]
         passages = None
         if pairs is not None:
-            passages = Passages(index if index is not None else _indexed(teacher, work / "passages", pairs), pairs)
+            known = index if index is not None else _indexed(teacher, work / "passages", pairs)
+            passages = Passages(known, pairs, teacher)
         evaluator = None
         if dev is not None:
             searched = _dev_index(dev[2], teacher, work / "dev")

@@ -153,17 +153,26 @@ class Passages:
         ValueError: the index lacks a passage; its docno is named.
     """
 
-    def __init__(self, index: Any, pairs: TrainingPairs) -> None:
+    def __init__(self, index: Any, pairs: TrainingPairs, teacher: Any) -> None:
         self.index = index
         self.docnos = pairs.passages()["docno"]
         if isinstance(index, DenseIndex):
             self.numbers = index.numbers_of(self.docnos)
+        else:
+            self.numbers = index.doc_ids(self.docnos)
+            place = {term: number for number, term in enumerate(teacher.terms)}
+            self.columns = np.array([place[term] for term in index.terms()], dtype=np.int64)
+            self.dimensions = teacher.dimensions
 
     def vectors(self, rows: np.ndarray) -> Matrix:
         """Of rows of the passages file."""
+        numbers = self.numbers[rows]
         if isinstance(self.index, DenseIndex):
-            return np.asarray(self.index.vectors[self.numbers[rows]])
-        return self.index.vectors(self.docnos.iloc[rows])
+            return np.asarray(self.index.vectors[numbers])
+        found = self.index.vectors_of(numbers)
+        return scipy.sparse.csr_matrix(
+            (found.data, self.columns[found.indices], found.indptr), shape=(len(rows), self.dimensions)
+        )
 
 
 class LessonCollator:
