@@ -6,7 +6,8 @@
 What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
 column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``. The
 marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark; that of a file which an experiment wrote is
-``<!-- text: response_retrieval/table.md -->``.
+``<!-- text: response_retrieval/table.md -->``. Within a line, ``<!-- state: mtrag/human; BM25 X_t; All; R@10 --><!--
+/state -->`` is one figure (folder; system; group; measure) with its commit, or "not run here".
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 MARKER = re.compile(
     r"(<!-- (?P<kind>table|speed|text): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
 )
+STATE = re.compile(r"(<!-- state: (?P<cell>[^\n]*?) -->).*?(<!-- /state -->)")
 
 
 def table(source: str, measures: list[str]) -> str:
@@ -70,6 +72,23 @@ def speed(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def state(cell: str) -> str:
+    """One figure of the results with n and commit, or that it was not run."""
+    source, system, group, measure = (part.strip() for part in cell.split(";"))
+    folder = HERE / "results" / source
+    if not (folder / "results.csv").is_file():
+        return "not run here"
+    results = pd.read_csv(folder / "results.csv", encoding="utf-8", keep_default_na=False, na_values=[""])
+    chosen = (results["system"] == system) & (results["group"] == group) & (results["measure"] == measure)
+    found = results[chosen].dropna(subset="value")
+    if len(found) == 0:
+        return "not run here"
+    row = next(found.head(1).itertuples())
+    value = f"{row.value:,.0f}" if measure == "questions" else f"{row.value:.3f}"
+    commit = json.loads((folder / "results.json").read_text(encoding="utf-8"))["environment"]["commit"]
+    return f"{measure} {value} (n {int(row.n):,}, {commit[:7]})"
+
+
 def renewed(text: str) -> str:
     """A page with every table made anew."""
 
@@ -80,7 +99,7 @@ def renewed(text: str) -> str:
             return match[1] + (HERE / "results" / match["source"]).read_text(encoding="utf-8") + match[5]
         return match[1] + table(match["source"], match["measures"].strip().split(", ")) + match[5]
 
-    return MARKER.sub(block, text)
+    return STATE.sub(lambda match: match[1] + state(match["cell"]) + match[3], MARKER.sub(block, text))
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import warnings
 from typing import Any
 
@@ -40,6 +41,8 @@ toc_object_entries_show_parents = "hide"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
+NAMES = re.compile(r" +(\w+, )*\w+,")
+
 
 def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     """Docstrings say ``pt_convsearch.Experiment`` or ``Experiment``; the reference has it under its room."""
@@ -54,6 +57,17 @@ def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, kind, full, node, content)
 
 
+def join_names(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Names of several options that go over a line's end are one line to napoleon: ``a, b,`` and ``c: what they do``."""
+    at = 0
+    while at + 1 < len(lines):
+        if NAMES.fullmatch(lines[at]) and lines[at + 1].startswith("    "):
+            lines[at] += f" {lines.pop(at + 1).strip()}"
+        else:
+            at += 1
+
+
 def setup(app: Any) -> None:
     warnings.filterwarnings("ignore")  # those of libraries that autodoc imports
+    app.connect("autodoc-process-docstring", join_names, priority=400)  # napoleon's is 500
     app.connect("missing-reference", find_public_name)
