@@ -17,10 +17,16 @@ _HOME = {
     "DenseIndex": "index",
     "DenseRetriever": "retriever",
     "SparseEncoder": "sparse_encoder",
+    "albert_towers": "albert",
     "minilm_path": "minilm",
+    "orquac_encoder": "albert",
+    "published_encoder": "published",
 }
 
-__all__ = ["CQE", "BiEncoder", "DenseIndex", "DenseRetriever", "SparseEncoder", "minilm_path"]
+__all__ = [
+    "CQE", "BiEncoder", "DenseIndex", "DenseRetriever", "SparseEncoder", "albert_towers", "minilm_path",
+    "orquac_encoder", "published_encoder",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
