@@ -38,13 +38,15 @@ OPTIONS: dict[str, tuple[str, ...]] = {
                 "seq2seq_learning_rate"),
     "resp2ctxt": ("target_length",),
     "resp2ctxt_lu": ("target_length_lu",),
+    "mined": ("pool",),
     "external": ("external",),
     "replies": ("generator",),
 }  # fmt: skip
 
 
-#: what rows of a kind depend on: sparse ones, encoders as they are, and trained ones with what is mined for them
+#: what rows of a kind depend on: sparse ones, encoders as they are, trained ones, and those with mined negatives
 SPARSE, DENSE, TUNED = ("bm25",), ("encoder",), ("bm25", "encoder", "training")
+MINED = (*TUNED, "mined")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Row:
 
     work: Callable[[Bench], Ranking]
     title: str
-    options: tuple[str, ...] = TUNED
+    options: tuple[str, ...] = MINED
     seeded: bool = True
 
 
@@ -202,13 +204,16 @@ class Bench:
         path = self.out / "indexes" / f"train-{fingerprint({'encoder': self.encoder.identity(), 'data': self.data})}"
         return self.dense_index(path, self.encoder, self.train_corpus).retriever(num_results=100)
 
-    def trained(self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None) -> cs.BiEncoder:
+    def trained(
+        self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None, *, pool: int | None = None
+    ) -> cs.BiEncoder:
         """Mine, and train from the start encoder (or the intermediate one); what is there already is opened."""
         given = self.options
         form = cs.form(cs.X, sep=SEPARATORS)
         pairs = cs.training_pairs(
             self.train, self.train_qrels, corpus or self.train_corpus, form=form,
             negatives=miner >> cs.DropPositives(self.train_qrels), num_negatives=given.negatives, seed=self.seed,
+            pool=pool or given.pool,
             out=self.folder("pairs", name),
         )  # fmt: skip
         say(f"{name}: mined, {pairs.counts}")
@@ -224,8 +229,8 @@ class Bench:
             seed=self.seed,
         )  # fmt: skip
 
-    def fine_tuned(self, name: str, miner: pt.Transformer, corpus: list[dict[str, str]] | None = None) -> Ranking:
-        return self.dense(name, self.trained(name, miner, corpus), SEPARATORS)
+    def fine_tuned(self, name: str, miner: pt.Transformer, corpus: Any = None, *, pool: int | None = None) -> Ranking:
+        return self.dense(name, self.trained(name, miner, corpus, pool=pool), SEPARATORS)
 
 
 def same_dialogue(bench: Bench, pairs: cs.TrainingPairs) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 from _common import say
-from _response_bench import DENSE, SEPARATORS, SPARSE, TUNED, Bench, NotThere, Ranking, Row
+from _response_bench import DENSE, MINED, SEPARATORS, SPARSE, TUNED, Bench, NotThere, Ranking, Row
 from ir_measures import RR
 
 import pt_convsearch as cs
@@ -96,7 +96,7 @@ def zero_shot_whole(bench: Bench) -> Ranking:
 
 
 def random_negatives(bench: Bench) -> Ranking:
-    return bench.fine_tuned("random", cs.RandomNegatives(bench.train_corpus, seed=bench.seed))
+    return bench.fine_tuned("random", cs.RandomNegatives(bench.train_corpus, seed=bench.seed), pool=100)
 
 
 def _bm25_miner(bench: Bench) -> pt.Transformer:
@@ -239,19 +239,19 @@ ROWS: dict[str, Row] = {
     ),
     "zero-shot": Row(zero_shot, "bi-encoder, zero-shot", DENSE, seeded=False),
     "zero-shot-whole": Row(zero_shot_whole, "bi-encoder, all layers, zero-shot", ("whole encoder",), seeded=False),
-    "random": Row(random_negatives, "fine-tuned, random negatives"),
+    "random": Row(random_negatives, "fine-tuned, random negatives", TUNED),
     "bm25-negatives": Row(bm25_negatives, "fine-tuned, BM25 negatives"),
     "dense-negatives": Row(dense_negatives, "fine-tuned, bi-encoder negatives"),
     "e2-bm25": Row(e2_bm25, "E2: BM25 negatives, ranks 91-100"),
     "e2-dense": Row(e2_dense, "E2: bi-encoder negatives, ranks 91-100"),
     "e3-bm25": Row(e3, "E3: BM25 negatives that the context does not hold"),
     "e4-bm25": Row(e4, "E4: BM25 negatives of the last utterance"),
-    "e5-bm25": Row(e5, "E5: BM25 negatives of a larger collection", (*TUNED, "external")),
-    "e6-generated": Row(e6, "E6: generated negatives", (*TUNED, "seq2seq", "replies")),
+    "e5-bm25": Row(e5, "E5: BM25 negatives of a larger collection", (*MINED, "external")),
+    "e6-generated": Row(e6, "E6: generated negatives", (*MINED, "seq2seq", "replies")),
     "bm25-unseen": Row(lambda bench: unseen(bench, "bm25"), "BM25, without what was said before", SPARSE, seeded=False),
     "random-unseen": Row(
-        lambda bench: unseen(bench, "random"), "fine-tuned, random negatives, without what was said before"
+        lambda bench: unseen(bench, "random"), "fine-tuned, random negatives, without what was said before", TUNED
     ),
-    "hybrid-rrf": Row(hybrid_rrf, "BM25 and random negatives, RRF"),
-    "hybrid-weighted": Row(hybrid_weighted, "BM25 and random negatives, weighted"),
+    "hybrid-rrf": Row(hybrid_rrf, "BM25 and random negatives, RRF", TUNED),
+    "hybrid-weighted": Row(hybrid_weighted, "BM25 and random negatives, weighted", TUNED),
 }
