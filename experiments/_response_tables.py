@@ -131,11 +131,11 @@ def note(bench: Bench, missing: list[str]) -> str:
     encoder = given.encoder.split("/")[-1]
     encoder = f"the lowest {given.layers} layers of {encoder}" if given.layers else encoder
     text = (
-        f"{len(bench.corpus):,} responses. Encoders: {encoder}, {given.steps} steps of {given.batch_size} contexts with "
-        f"{given.negatives} negative(s) each, drawn from the {given.pool} that were mined, on {len(bench.train):,} "
-        f"training contexts; rankings to depth {given.depth}. Letters: significantly better than these rows (paired "
-        "t-test over the questions, 0.95, Bonferroni over all pairs of rows of a measure; of several seeds the mean is "
-        "tested). ±: standard deviation over seeds."
+        f"{len(bench.corpus):,} responses. Encoders: {encoder}, {given.steps} steps of {given.batch_size} contexts "
+        f"with {given.negatives} negative(s) each, drawn from the {given.pool} that were mined, on "
+        f"{len(bench.train):,} training contexts; rankings to depth {given.depth}. Letters: significantly better than "
+        "these rows (paired t-test over the questions, 0.95, Bonferroni over all pairs of rows of a measure; of "
+        "several seeds the mean is tested). ±: standard deviation over seeds."
     )
     return text + (f" Not run here: {'; '.join(missing)}." if missing else "")
 

@@ -247,6 +247,32 @@ def test_rows_are_run_anew_only_when_what_they_depend_on_changed(
     assert (tmp_path / "out" / "table.md").read_text(encoding="utf-8") == first
 
 
+def test_seeds_are_averaged_and_their_spread_is_shown(experiment: ModuleType, tmp_path: Path) -> None:
+    """By hand: one seed finds all, the other nothing: a mean of 0.5 and a standard deviation of 0.707."""
+    write_msdialog(tmp_path)
+    given = ["--data", str(tmp_path), "--dataset", "msdialog", "--out", str(tmp_path / "out"), "--held-out", "4"]
+    options = experiment.parsed([*given, "--num-candidates", "5"])
+    bench = experiment.loaded(options)
+    right = bench.qrels.drop(columns="label").assign(rank=0, score=1.0)
+    wrong = right.assign(docno="train-0")
+    for seed, run in ((1, right), (2, wrong)):
+        frames = {"run": run, "candidates": run}
+        facts = {"processor seconds": 1.5, "notes": {"examples": ["not shown"], "n": 1}}
+        settings = bench.settings(experiment.ROWS["random"], seed)
+        bench.rows.run("random", seed, settings, lambda frames=frames, facts=facts: (facts, frames))
+    bench.rows.run("bm25", 0, {"of": "another time"}, lambda: (facts, frames))
+    experiment.write_tables(bench)
+    results = pd.read_csv(tmp_path / "out" / "results.csv").set_index(["system", "group", "measure"])
+    assert set(results.index.get_level_values("system")) == {"fine-tuned, random negatives"}
+    row = results.loc[("fine-tuned, random negatives", "own-id", "R@1")]
+    assert row[["value", "seeds", "n"]].tolist() == [0.5, 2, 12]
+    assert row["sd"] == pytest.approx(0.5**0.5)
+    assert "0.500 ± 0.707" in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    written = (tmp_path / "out" / "results.json").read_text(encoding="utf-8")
+    assert "not shown" not in written
+    assert json.loads(written)["timings"] == {"fine-tuned, random negatives": 3.0}
+
+
 # -- planted cases
 
 
