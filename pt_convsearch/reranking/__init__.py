@@ -14,6 +14,7 @@ _HOME = {
     "DropSeen": "drop_seen",
     "DuoT5": "duo_t5",
     "MonoT5": "mono_t5",
+    "PARADE": "parade",
     "SlidingWindow": "passages",
     "Speakers": "speakers",
     "first_p": "passages",
@@ -24,8 +25,8 @@ _HOME = {
 }
 
 __all__ = [
-    "AggregatePassages", "CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "SlidingWindow", "Speakers", "first_p",
-    "interpolate", "max_p", "rrf", "sum_p",
+    "PARADE", "AggregatePassages", "CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "SlidingWindow", "Speakers",
+    "first_p", "interpolate", "max_p", "rrf", "sum_p",
 ]  # fmt: skip
 
 

@@ -43,8 +43,6 @@ def with_separators(
 
     Source: Penha and Hauff (full-rank retrieval of responses for dialogues): [U] after an utterance, [T] after a turn.
     """
-    import torch
-
     from pt_convsearch.dense.encoding import text_module
 
     wanted = [token.strip() for token in tokens]
@@ -58,16 +56,23 @@ def with_separators(
             f"{str(model)[:100]!r} reads texts in a way of its own, without a fast tokenizer: no token can be added"
         )
     for module in modules.values():
-        tokenizer, encoder = module.tokenizer, module.model
-        new = [token for token in wanted if tokenizer.convert_tokens_to_ids(token) in (None, tokenizer.unk_token_id)]
-        if not new:
-            continue
-        tokenizer.add_special_tokens({"additional_special_tokens": new}, replace_extra_special_tokens=False)
-        vectors = encoder.get_input_embeddings().weight
-        mean = vectors.detach().float().mean(dim=0)
-        encoder.resize_token_embeddings(max(len(tokenizer), len(vectors)), mean_resizing=False)
-        rows = torch.tensor(tokenizer.convert_tokens_to_ids(new))
-        with torch.no_grad():
-            weight = encoder.get_input_embeddings().weight
-            weight[rows.to(weight.device)] = mean.to(weight.dtype)
+        learn_tokens(module, wanted)
     return found
+
+
+def learn_tokens(module: Any, tokens: Sequence[str]) -> None:
+    """Add tokens to the tokenizer and the embeddings of a sentence-transformers module, each as the mean of all."""
+    import torch
+
+    tokenizer, encoder = module.tokenizer, module.model
+    new = [token for token in tokens if tokenizer.convert_tokens_to_ids(token) in (None, tokenizer.unk_token_id)]
+    if not new:
+        return
+    tokenizer.add_special_tokens({"additional_special_tokens": new}, replace_extra_special_tokens=False)
+    vectors = encoder.get_input_embeddings().weight
+    mean = vectors.detach().float().mean(dim=0)
+    encoder.resize_token_embeddings(max(len(tokenizer), len(vectors)), mean_resizing=False)
+    rows = torch.tensor(tokenizer.convert_tokens_to_ids(new))
+    with torch.no_grad():
+        weight = encoder.get_input_embeddings().weight
+        weight[rows.to(weight.device)] = mean.to(weight.dtype)

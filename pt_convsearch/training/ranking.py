@@ -1,0 +1,236 @@
+"""Training what scores a question and a passage: batches of one positive and its negatives, losses over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from transformers import PrinterCallback, TrainingArguments
+from transformers.trainer_callback import TrainerCallback
+
+from pt_convsearch import _files
+from pt_convsearch.negatives import TrainingPairs
+
+from .building import warmup_steps
+from .data import EpochBatches, Example, Examples
+from .options import processes
+from .quiet import quiet
+from .rewriter_run import place_of
+from .runs import BEFORE, CURVE
+from .trainer import Curve, LastStep, Patience, WholeCheckpoints, write_curve
+
+logger = logging.getLogger(__name__)
+
+Loss = Literal["softmax", "bce", "hinge"]
+#: (question, passage) rows to padded tensors
+Reader = Callable[[Sequence[tuple[str, str]]], dict[str, Tensor]]
+
+
+def group_loss(scores: Tensor, groups: Tensor, loss: Loss) -> Tensor:
+    """The loss of scores in groups, the first of each group being that of the relevant passage.
+
+    - "softmax": the negative log-probability of the relevant passage among its group (localized contrastive
+      estimation);
+    - "bce": binary cross-entropy of each passage for itself (monoBERT);
+    - "hinge": max(0, 1 - s_relevant + s_other), for each other.
+
+    >>> group_loss(torch.tensor([2.0, 1.0, 0.5]), torch.tensor([0, 0, 0]), "hinge")     # (1-2+1, 1-2+.5 -> 0) / 2
+    tensor(0.)
+    """
+    first = torch.ones_like(groups, dtype=torch.bool)
+    first[1:] = groups[1:] != groups[:-1]
+    if loss == "bce":
+        return nn.functional.binary_cross_entropy_with_logits(scores, first.to(scores.dtype))
+    relevant = scores[first][groups]
+    if loss == "hinge":
+        return torch.relu(1.0 - relevant + scores)[~first].mean()
+    largest = torch.full((int(groups[-1]) + 1,), float("-inf"), device=scores.device, dtype=scores.dtype)
+    largest = largest.scatter_reduce(0, groups, scores.detach(), "amax")
+    total = torch.zeros_like(largest).index_add(0, groups, torch.exp(scores - largest[groups]))
+    return (torch.log(total) + (largest - scores[first])).mean()
+
+
+class GroupCollator:
+    """Questions with their passages to one padded batch of pairs; ``groups`` says whose each is."""
+
+    def __init__(self, read: Reader) -> None:
+        self.read = read
+
+    def __call__(self, examples: list[Example]) -> dict[str, Any]:
+        rows, groups = [], []
+        for number, example in enumerate(examples):
+            for passage in (example.positive, *example.negatives):
+                rows.append((example.query, passage))
+                groups.append(number)
+        return {**self.read(rows), "groups": torch.tensor(groups)}
+
+
+class RankTrainer(WholeCheckpoints):
+    """Trains a module that gives scores of pairs, and measures it by ``measure``."""
+
+    def __init__(
+        self,
+        *,
+        loss: Loss,
+        measure: Callable[[], dict[str, float]] | None,
+        known: str | None = None,
+        new_learning_rate: float | None = None,
+        **options: Any,
+    ) -> None:
+        self.group_loss = loss
+        self.measure = measure
+        self.known = known
+        self.new_learning_rate = new_learning_rate
+        super().__init__(**options)
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """AdamW; parameters outside of ``known`` start from nothing and have a learning rate of their own."""
+        if self.optimizer is None and self.known is not None:
+            model: Any = self.model
+            decays = set(self.get_decay_parameter_names(model))
+            groups = [
+                {
+                    "params": [
+                        tensor
+                        for name, tensor in model.named_parameters()
+                        if tensor.requires_grad and (name in decays) == decay and name.startswith(self.known) == old
+                    ],
+                    "weight_decay": self.args.weight_decay if decay else 0.0,
+                    "lr": self.args.learning_rate if old else self.new_learning_rate,
+                }
+                for decay in (True, False)
+                for old in (True, False)
+            ]
+            kind, options = self.get_optimizer_cls_and_kwargs(self.args, model)
+            self.optimizer = kind(groups, **options)
+        return super().create_optimizer(*args, **kwargs)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        groups = inputs.pop("groups")
+        loss = group_loss(model(**inputs).float(), groups, self.group_loss)
+        return (loss, {}) if return_outputs else loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        assert self.measure is not None
+        training = self.model.training  # type: ignore[union-attr]
+        found = {f"eval_{name}": value for name, value in self.measure().items()}
+        self.model.train(training)  # type: ignore[union-attr]
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+
+def fit(
+    module: nn.Module,
+    pairs: TrainingPairs,
+    read: Reader,
+    settings: dict[str, Any],
+    work: Path,
+    *,
+    measure: Callable[[], dict[str, float]] | None,
+    resume: str | None,
+    device: str | None,
+    options: Mapping[str, Any],
+    callbacks: Sequence[TrainerCallback],
+    verbose: bool,
+    known: str | None = None,
+) -> RankTrainer:
+    """Train, or go on from ``resume``; afterwards ``module`` holds the weights that measured best (else the last).
+
+    ``known`` is what the names of pretrained parameters begin with; the others have ``new_learning_rate``.
+    """
+    examples = Examples(
+        pairs, num_negatives=settings["num_negatives"], seed=settings["seed"], mask_history=settings["mask_history"]
+    )
+    accumulate = int(options.get("gradient_accumulation_steps", 1))
+    batches = EpochBatches(len(pairs), settings["batch_size"], seed=settings["seed"], accumulate=accumulate)
+    steps = settings["max_steps"] or settings["epochs"] * -(-len(batches) // accumulate)
+    every = min(settings["eval_every"] or -(-len(batches) // accumulate), steps)
+    on_cpu = place_of(device).type == "cpu"
+    given: dict[str, Any] = {
+        "output_dir": str(work),
+        "per_device_train_batch_size": settings["batch_size"],
+        "max_steps": steps,
+        "learning_rate": settings["learning_rate"],
+        "lr_scheduler_type": "linear",
+        "warmup_steps": warmup_steps(steps, settings["warmup"]),
+        "weight_decay": settings["weight_decay"],
+        "max_grad_norm": settings["max_grad_norm"],
+        "seed": settings["seed"],
+        "bf16": settings["precision"] == "bf16",
+        "use_cpu": on_cpu,
+        "logging_steps": max(1, min(10, every)),
+        "eval_strategy": "no" if measure is None else "steps",
+        "eval_steps": every,
+        "save_strategy": "steps",
+        "save_steps": every,
+        "load_best_model_at_end": measure is not None,
+        "metric_for_best_model": None if measure is None else f"eval_{settings['metric']}",
+        "greater_is_better": True,
+        "report_to": "none",
+        "disable_tqdm": not verbose,
+        "dataloader_pin_memory": not on_cpu,
+        "remove_unused_columns": False,
+        **options,
+    }
+    arguments = TrainingArguments(**given)
+    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs take several processes, never threads of one
+    before = _before(measure, work, resume)
+    extra: list[Any] = [Curve(work / CURVE, before), *callbacks]
+    if measure is not None:
+        extra.append(LastStep())
+    if settings["patience"] is not None:
+        extra.append(Patience(early_stopping_patience=settings["patience"]))
+    parts: dict[str, Any] = {
+        "train_dataset": examples,
+        "eval_dataset": None if measure is None else examples,  # never read: measured on the dev collection
+        "data_collator": GroupCollator(read),
+    }
+    trainer = RankTrainer(
+        loss=settings["loss"], measure=measure, known=known, new_learning_rate=settings.get("new_learning_rate"),
+        batches=batches, model=module, args=arguments, callbacks=extra, **parts,
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    with quiet():
+        trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def _before(measure: Callable[[], dict[str, float]] | None, work: Path, resume: str | None) -> dict[str, float] | None:
+    """The dev measure before training: measured once, and read back when a run goes on."""
+    if measure is None:
+        return None
+    path = work / BEFORE
+    if resume is not None and path.is_file():
+        return _files.json_or_none(path)
+    found = measure()
+    _files.write_json(path, found)
+    return found
+
+
+def best_of(trainer: RankTrainer, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The dev measure of the checkpoint that is kept."""
+    if trainer.state.best_metric is None:
+        return None
+    return {f"dev {settings['metric']}": trainer.state.best_metric, "at step": trainer.state.best_global_step}
+
+
+def curve(trainer: RankTrainer, folder: Path, work: Path) -> None:
+    """Write the curve beside a finished model."""
+    write_curve(folder / CURVE, trainer.state, _files.json_or_none(work / BEFORE))
+
+
+def check_loss(loss: str, num_negatives: int) -> None:
+    """Refuse an unknown loss, a training without negatives, from which nothing is learnt, and several processes."""
+    if loss not in get_args(Loss):
+        raise ValueError(f"loss={loss!r}: one of {', '.join(get_args(Loss))}")
+    if num_negatives < 1:
+        raise ValueError("a re-ranker learns from negatives: give num_negatives, and pairs that were made with a miner")
+    if processes() > 1:
+        raise ValueError("re-rankers are trained by one process: start it without accelerate launch or torchrun")
