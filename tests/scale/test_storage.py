@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import sys
 import uuid
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,17 +13,12 @@ import pt_convsearch as cs
 from pt_convsearch.scale import ShardedIndex
 from pt_convsearch.scale.storage import Storage
 
-from .conftest import some_topics, tied_docs
-
-
-@pytest.fixture
-def memory():
-    return f"memory://{uuid.uuid4().hex}/index"
+from .conftest import some_topics, tied_docs, tied_vectors
 
 
 @pytest.fixture(scope="module")
 def s3():
-    """A bucket of moto's server in this process's threads: an S3 API over HTTP."""
+    """A bucket of moto's server in a thread of this process: an S3 API over HTTP."""
     server = pytest.importorskip("moto.server", reason="pip install 'moto[s3]' flask flask-cors s3fs")
     fs = pytest.importorskip("s3fs", reason="pip install s3fs")
     running = server.ThreadedMotoServer(port=0)
@@ -34,8 +30,16 @@ def s3():
     running.stop()
 
 
-def test_a_folder_and_an_address_behave_alike(tmp_path, memory):
-    for storage in (Storage(tmp_path / "x"), Storage(memory)):
+@pytest.fixture(params=["memory", "s3"])
+def place(request):
+    """An address nobody else uses, and the options of its file system."""
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}/index", None
+    return f"s3://bucket/{uuid.uuid4().hex}", request.getfixturevalue("s3")
+
+
+def test_a_folder_and_an_address_behave_alike(tmp_path, place):
+    for storage in (Storage(tmp_path / "x"), Storage(*place)):
         assert not storage.exists()
         assert storage.names() == []
         storage.write("a/b.json", b"one")
@@ -54,7 +58,8 @@ def test_a_folder_and_an_address_behave_alike(tmp_path, memory):
             storage.read("none")
 
 
-def check_round_trip(address, tmp_path, options):
+def test_bm25_shards_at_an_address(place, tmp_path):
+    address, options = place
     docs = tied_docs(80)
     cache = tmp_path / "cache"
     index = ShardedIndex(address, passages_per_shard=30, storage_options=options, cache=cache).index(docs)
@@ -73,15 +78,25 @@ def check_round_trip(address, tmp_path, options):
         ShardedIndex(address, storage_options=options, cache=tmp_path / "other").bm25()(topics)
 
 
-def test_shards_in_memory(memory, tmp_path):
-    check_round_trip(memory, tmp_path, None)
+def test_dense_shards_at_an_address(place, tmp_path):
+    address, options = place
+    vectors = tied_vectors(50)
+    docs = [{"docno": f"d{i}", "doc_vec": vector} for i, vector in enumerate(vectors)]
+    given = {"similarity": "dot", "storage_options": options, "cache": tmp_path}
+    ShardedIndex(address, passages_per_shard=20, **given).index(docs)
+    again = ShardedIndex(address, **given)
+    found = again.retriever(num_results=7)(pd.DataFrame({"qid": ["1"], "query_vec": [vectors[3]]}))
+    scores = vectors @ vectors[3]  # whole numbers: exact
+    assert found["docno"].tolist() == [f"d{i}" for i in np.argsort(-scores, kind="stable")[:7]]
+    again.verify()
+    again.storage.remove("shard-00002")
+    with pytest.raises(ValueError, match="shard-00002 is damaged"):
+        ShardedIndex(address, **{**given, "cache": tmp_path / "other"}).verify()
 
 
-def test_shards_on_s3(s3, tmp_path):
-    check_round_trip("s3://bucket/passages", tmp_path, s3)
-
-
-def test_a_killed_run_is_taken_up_at_an_address(memory, tmp_path):
+def test_a_killed_run_is_taken_up_at_an_address(place, tmp_path):
+    address, options = place
+    given = {"storage_options": options, "cache": tmp_path}
     docs = tied_docs(60)
 
     def broken():
@@ -89,16 +104,14 @@ def test_a_killed_run_is_taken_up_at_an_address(memory, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ShardedIndex(memory, passages_per_shard=20, cache=tmp_path).index(broken())
-    assert not ShardedIndex(memory, cache=tmp_path).built()
-    index = ShardedIndex(memory, passages_per_shard=20, cache=tmp_path).index(docs)
+        ShardedIndex(address, passages_per_shard=20, **given).index(broken())
+    assert not ShardedIndex(address, **given).built()
+    index = ShardedIndex(address, passages_per_shard=20, **given).index(docs)
     assert index.docnos() == [doc["docno"] for doc in docs]
     assert "records" not in index.storage.names()
 
 
 def test_an_address_whose_library_is_missing(monkeypatch):
-    if "s3fs" in os.sys.modules:
-        pytest.skip("s3fs is here")
-    monkeypatch.setitem(os.sys.modules, "s3fs", None)
-    with pytest.raises(ImportError, match=r"s3://bucket/x.*pip install"):
-        Storage("s3://bucket/x").exists()
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(ImportError, match=r"gs://bucket/x.*pip install"):
+        Storage("gs://bucket/x").exists()
