@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-import torch
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, set_seed
 
 from pt_convsearch import _files
@@ -20,7 +19,7 @@ from pt_convsearch.rewriting.models import Generator
 from pt_convsearch.topics import Task, responses
 
 from .rewriter_models import starting_generator
-from .rewriter_run import check_numbers, precision_of, run_training, write_rewriter_card
+from .rewriter_run import RunOptions, run_training, write_rewriter_card
 from .runs import finished
 
 logger = logging.getLogger(__name__)
@@ -83,25 +82,12 @@ def train_resp2ctxt(
         dev: dialogues to select the checkpoint by its loss on; None: the last one is kept, as in the paper.
         user: who asks, as in ``cs.topics.responses``.
         sep: what stands between the utterances of a target.
-        seed: of the order and the dropout.
-        epochs: passes over the responses.
-        max_steps: optimiser steps, instead of ``epochs``.
-        batch_size: responses per step.
-        learning_rate: its peak; linear decay.
-        warmup: the share of the steps in which it rises.
-        weight_decay: AdamW's.
-        max_grad_norm: gradients are clipped to this norm.
         max_source_length: tokens of a response.
         max_target_length: tokens of a target; None: 400 of a context, 100 of a last utterance.
-        eval_every: steps between checkpoints and dev measures; None: once an epoch.
-        patience: stop after so many dev measures without a better one; None: never.
-        precision: "auto": bfloat16 where the processor has it; "bf16", "fp32".
-        device: "cpu" to leave a GPU alone.
-        tokenizer: of a model that does not bring one.
-        trainer_options: any of ``Seq2SeqTrainingArguments``, last word over the above.
-        callbacks: more callbacks of the trainer.
-        overwrite: train anew whatever ``out`` or an earlier run holds.
-        verbose: show a progress bar.
+        seed, epochs, max_steps, batch_size, learning_rate, warmup, weight_decay, max_grad_norm: of AdamW with linear
+            decay, as in :func:`train_rewriter`.
+        eval_every, patience, precision, device, tokenizer, trainer_options, callbacks, overwrite, verbose: as in
+            :func:`train_rewriter`.
 
     Returns:
         the expander with the lengths of this training; the curve of losses is ``<out>/dev_curve.jsonl``, the settings
@@ -123,10 +109,7 @@ def train_resp2ctxt(
     if target not in TARGETS:
         raise ValueError(f"target={target!r}: 'context' or 'last_utterance'")
     target_length = _TARGET_LENGTH[target] if max_target_length is None else max_target_length
-    check_numbers(
-        {"epochs": epochs, "batch_size": batch_size, "max_target_length": target_length, "max_steps": max_steps,
-         "max_length": max_source_length, "eval_every": eval_every, "patience": patience, "warmup": warmup, "dev": dev}
-    )  # fmt: skip
+    run = RunOptions.of({**locals(), "max_target_length": target_length, "max_length": max_source_length})
     pairs = source_target_pairs(dialogues, target, user=user, sep=sep)
     dev_pairs = None if dev is None else source_target_pairs(dev, target, user=user, sep=sep, name="dev")
     set_seed(seed)
@@ -136,17 +119,12 @@ def train_resp2ctxt(
     settings: dict[str, Any] = {
         "task": "resp2ctxt", "target": target, "init": generator.identity(), "data": digest(pairs),
         "dev": None if dev_pairs is None else digest(dev_pairs), "metric": None if dev is None else "loss",
-        "seed": seed, "epochs": epochs if max_steps is None else None, "max_steps": max_steps, "batch_size": batch_size,
-        "learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm,
-        "max_source_length": max_source_length, "max_target_length": target_length, "eval_every": eval_every,
-        "patience": patience, "precision": precision_of(precision, device),
-        "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
+        "max_source_length": max_source_length, "max_target_length": target_length, **run.settings(),
     }  # fmt: skip
     folder = Path(out)
     if overwrite or not finished(folder, settings):
         rows = training_rows(generator, pairs, max_source_length, target_length)
         dev_rows = None if dev_pairs is None else training_rows(generator, dev_pairs, max_source_length, target_length)
-        place = None if torch.cuda.is_available() and device != "cpu" else "cpu"
         named = init if isinstance(init, str | os.PathLike) else type(init).__name__
 
         def write(temporary: Path, best: Mapping[str, Any] | None) -> None:
@@ -161,10 +139,8 @@ def train_resp2ctxt(
 
         run_training(
             Seq2SeqTrainer, generator.model, rows, dev_rows,
-            DataCollatorForSeq2Seq(generator.tokenizer, model=generator.model), settings, target=folder,
-            work=folder.with_name(f"{folder.name}.training"), greater_is_better=False, write=write, overwrite=overwrite,
-            verbose=verbose, device=place, options=trainer_options or {}, callbacks=callbacks,
-            more={"processing_class": generator.tokenizer},
+            DataCollatorForSeq2Seq(generator.tokenizer, model=generator.model), settings, run, target=folder,
+            greater_is_better=False, write=write, more={"processing_class": generator.tokenizer},
         )  # fmt: skip
     return Resp2Ctxt(str(folder), device=device)
 

@@ -19,7 +19,7 @@ from pt_convsearch.rewriting.generation import Decoding, encoded, generate
 from pt_convsearch.rewriting.models import SETTINGS, Generator
 
 from .rewriter_models import starting_generator
-from .rewriter_run import check_numbers, precision_of, run_training, with_rewrites, write_rewriter_card
+from .rewriter_run import RunOptions, run_training, with_rewrites, write_rewriter_card
 from .runs import finished
 
 
@@ -109,7 +109,7 @@ def train_rewriter(
     Source: T5 fine-tuned on CANARD (Lin et al., 2020); Kim & Kim (2022) mine with such rewrites (CQR negatives).
     """
     require("accelerate", step="training", install="pt-convsearch[train]")
-    check_numbers(locals())
+    run = RunOptions.of(locals())
     if metric not in ("loss", "f1"):
         raise ValueError(f"metric={metric!r}: 'loss' or 'f1'")
     topics = with_rewrites(topics, first_turns=first_turns)
@@ -124,12 +124,8 @@ def train_rewriter(
     settings: dict[str, Any] = {
         "task": "rewriter", "init": generator.identity(), "data": digest(topics[columns]),
         "dev": None if dev is None else digest(dev[columns]), "metric": metric if dev is not None else None,
-        **{name: digest(value) if name == "parts" else value for name, value in inputs.items()}, "seed": seed,
-        "epochs": epochs if max_steps is None else None, "max_steps": max_steps, "batch_size": batch_size,
-        "learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm,
-        "max_target_length": max_target_length, "eval_every": eval_every, "patience": patience,
-        "precision": precision_of(precision, device),
-        "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
+        **{name: digest(value) if name == "parts" else value for name, value in inputs.items()},
+        "max_target_length": max_target_length, **run.settings(),
     }  # fmt: skip
     frozen = [name for name, weights in generator.model.named_parameters() if not weights.requires_grad]
     settings |= {"frozen": digest(frozen)} if frozen else {}
@@ -161,10 +157,7 @@ def train_rewriter(
             )
         run_training(
             RewriteTrainer, generator.model, rows, dev_rows, DataCollatorForSeq2Seq(generator.tokenizer), settings,
-            target=target,
-            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write,
-            overwrite=overwrite,
-            verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks, more=more,
+            run, target=target, greater_is_better=metric == "f1", write=write, more=more,
         )  # fmt: skip
     return Rewriter(str(target), max_new_tokens=max_target_length, device=device)
 

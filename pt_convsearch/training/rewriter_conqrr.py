@@ -26,7 +26,7 @@ from pt_convsearch.rewriting.models import Generator
 
 from .rewriter import _started, write_generator
 from .rewriter_reward import Reward, self_critical_loss
-from .rewriter_run import check_numbers, precision_of, run_training, write_rewriter_card
+from .rewriter_run import RunOptions, run_training, write_rewriter_card
 from .runs import finished
 
 
@@ -102,7 +102,7 @@ def train_conqrr(
         self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017).
     """
     require("accelerate", step="training", install="pt-convsearch[train]")
-    check_numbers(locals())
+    run = RunOptions.of(locals())
     if not 0 <= mle_weight <= 1:
         raise ValueError(f"mle_weight={mle_weight}: a share lies in [0, 1]")
     if not isinstance(pipeline, pt.Transformer):
@@ -129,12 +129,8 @@ def train_conqrr(
         "pipeline": repr(pipeline), "reward": judge.name,
         "dev": None if dev_topics is None or dev_judge is None
         else digest([dev_topics[["qid", "query", "qhistory"]], _sorted(dev_judge.judgments)]),
-        "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "seed": seed,
-        "epochs": epochs if max_steps is None else None, "max_steps": max_steps, "batch_size": batch_size,
-        "learning_rate": learning_rate, "warmup": warmup, "weight_decay": weight_decay, "max_grad_norm": max_grad_norm,
-        "max_new_tokens": max_new_tokens, "eval_every": eval_every, "patience": patience,
-        "precision": precision_of(precision, device),
-        "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
+        "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "max_new_tokens": max_new_tokens,
+        **run.settings(),
     }  # fmt: skip
     target = Path(out)
     if overwrite or not finished(target, settings):
@@ -153,9 +149,7 @@ def train_conqrr(
         run_training(
             RewardTrainer, generator.model, _rows(named, topics),
             None if dev_topics is None else _rows(named, dev_topics), _collate,
-            settings, target=target, work=target.with_name(f"{target.name}.training"), greater_is_better=True,
-            write=write,
-            overwrite=overwrite, verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
+            settings, run, target=target, greater_is_better=True, write=write,
             more={
                 "generator": generator, "judge": judge, "topics": topics, "dev_judge": dev_judge,
                 "dev_topics": dev_topics,

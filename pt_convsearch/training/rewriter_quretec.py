@@ -27,7 +27,7 @@ from pt_convsearch.rewriting import QuReTeC
 from pt_convsearch.rewriting.quretec import SETTINGS, Reading, labels
 from pt_convsearch.rewriting.rewriting_stage import Turn
 
-from .rewriter_run import check_numbers, precision_of, run_training, silent, with_rewrites, write_rewriter_card
+from .rewriter_run import RunOptions, run_training, silent, with_rewrites, write_rewriter_card
 from .runs import finished
 
 
@@ -88,7 +88,7 @@ def train_quretec(
     Source: Voskarides et al. (SIGIR 2020); labels by distant supervision from rewrites, as there.
     """
     require("accelerate", step="training", install="pt-convsearch[train]")
-    check_numbers(locals())
+    run = RunOptions.of(locals())
     if metric not in ("loss", "f1"):
         raise ValueError(f"metric={metric!r}: 'loss' or 'f1'")
     topics = with_rewrites(topics, first_turns=False)
@@ -104,12 +104,7 @@ def train_quretec(
     settings: dict[str, Any] = {
         "task": "quretec", "init": tower_hash(model), "data": digest(topics[columns]),
         "dev": None if dev is None else digest(dev[columns]), "metric": metric if dev is not None else None,
-        "parts": digest(parts.tables), "max_length": max_length, "seed": seed,
-        "epochs": epochs if max_steps is None else None,
-        "max_steps": max_steps, "batch_size": batch_size, "learning_rate": learning_rate, "warmup": warmup,
-        "weight_decay": weight_decay, "max_grad_norm": max_grad_norm, "eval_every": eval_every, "patience": patience,
-        "precision": precision_of(precision, device),
-        "trainer_options": {key: str(value) for key, value in (trainer_options or {}).items()},
+        "parts": digest(parts.tables), "max_length": max_length, **run.settings(),
     }  # fmt: skip
     target = Path(out)
     if overwrite or not finished(target, settings):
@@ -132,11 +127,8 @@ def train_quretec(
             )  # fmt: skip
 
         run_training(
-            Seq2SeqTrainer, model, rows, dev_rows, DataCollatorForTokenClassification(tokenizer), settings,
-            target=target,
-            work=target.with_name(f"{target.name}.training"), greater_is_better=metric == "f1", write=write,
-            overwrite=overwrite,
-            verbose=verbose, device=device, options=trainer_options or {}, callbacks=callbacks,
+            Seq2SeqTrainer, model, rows, dev_rows, DataCollatorForTokenClassification(tokenizer), settings, run,
+            target=target, greater_is_better=metric == "f1", write=write,
             more={"compute_metrics": _term_f1, "processing_class": tokenizer},
         )  # fmt: skip
     return QuReTeC(str(target), device=device)

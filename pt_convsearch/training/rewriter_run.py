@@ -9,6 +9,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,49 @@ def precision_of(precision: str, device: str | None) -> str:
     return ("bf16" if has_bf16(place_of(device)) else "fp32") if precision == "auto" else precision
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """The options that these trainings have in common; what each means is said at :func:`train_rewriter`."""
+
+    seed: int
+    epochs: int
+    max_steps: int | None
+    batch_size: int
+    learning_rate: float
+    warmup: float
+    weight_decay: float
+    max_grad_norm: float
+    eval_every: int | None
+    patience: int | None
+    precision: str
+    device: str | None
+    trainer_options: Mapping[str, Any] | None
+    callbacks: Sequence[Any]
+    overwrite: bool
+    verbose: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> RunOptions:
+        """From the arguments of a training (its ``locals()``), ``dev`` among them.
+
+        Raises:
+            ValueError: the first option that no training can have.
+        """
+        check_numbers(given)
+        own = {field.name: given[field.name] for field in fields(cls)}
+        return cls(**{**own, "precision": precision_of(given["precision"], given["device"])})
+
+    def settings(self) -> dict[str, Any]:
+        """What the weights depend on: part of the settings of a training."""
+        told = ("seed", "max_steps", "batch_size", "learning_rate", "warmup", "weight_decay", "max_grad_norm",
+                "eval_every", "patience", "precision")  # fmt: skip
+        return {
+            "epochs": self.epochs if self.max_steps is None else None,
+            **{name: getattr(self, name) for name in told},
+            "trainer_options": {name: str(value) for name, value in (self.trainer_options or {}).items()},
+        }
+
+
 def run_training(
     trainer_class: type[Seq2SeqTrainer],
     model: Any,
@@ -103,16 +147,11 @@ def run_training(
     dev_rows: Sequence[dict[str, Any]] | None,
     collator: Any,
     settings: dict[str, Any],
+    run: RunOptions,
     *,
     target: Path,
-    work: Path,
     greater_is_better: bool,
     write: Callable[[Path, Any], None],
-    overwrite: bool,
-    verbose: bool,
-    device: str | None,
-    options: Mapping[str, Any],
-    callbacks: Sequence[Any],
     more: Mapping[str, Any],
 ) -> None:
     """Train, go on where an earlier run was killed, and write what the best checkpoint holds under ``target``.
@@ -123,37 +162,31 @@ def run_training(
         train_rows, dev_rows: what the collator makes batches of.
         collator: rows to tensors.
         settings: of the training; a run with other settings is begun anew.
-        target: the folder of the finished model.
-        work: the folder of an unfinished one.
+        run: the options that all trainings have.
+        target: the folder of the finished model; an unfinished one lies in ``<target>.training``.
         greater_is_better: whether the dev measure ``settings["metric"]`` is one.
         write: writes the model into a folder, given the folder and the best dev measure (or None).
-        overwrite: begin anew.
-        verbose: show progress.
-        device: "cpu" to leave a GPU alone.
-        options: of the trainer, last word.
-        callbacks: more callbacks.
         more: further arguments of the trainer class.
     """
+    work, options = target.with_name(f"{target.name}.training"), run.trainer_options or {}
     _drop_torn(work)
-    resume = prepare(work, settings, overwrite)
-    per_epoch = math.ceil(
-        len(train_rows) / (settings["batch_size"] * int(options.get("gradient_accumulation_steps", 1)))
-    )
-    steps = settings["max_steps"] or settings["epochs"] * per_epoch
-    every = min(settings["eval_every"] or per_epoch, steps)
-    on_cpu = place_of(device).type == "cpu"
+    resume = prepare(work, settings, run.overwrite)
+    per_epoch = math.ceil(len(train_rows) / (run.batch_size * int(options.get("gradient_accumulation_steps", 1))))
+    steps = run.max_steps or run.epochs * per_epoch
+    every = min(run.eval_every or per_epoch, steps)
+    on_cpu = place_of(run.device).type == "cpu"
     arguments = {
         "output_dir": str(work),
-        "per_device_train_batch_size": settings["batch_size"],
-        "per_device_eval_batch_size": settings["batch_size"],
+        "per_device_train_batch_size": run.batch_size,
+        "per_device_eval_batch_size": run.batch_size,
         "max_steps": steps,
-        "learning_rate": settings["learning_rate"],
+        "learning_rate": run.learning_rate,
         "lr_scheduler_type": "linear",
-        "warmup_steps": math.ceil(steps * settings["warmup"] - 1e-9),
-        "weight_decay": settings["weight_decay"],
-        "max_grad_norm": settings["max_grad_norm"],
-        "seed": settings["seed"],
-        "bf16": settings["precision"] == "bf16",
+        "warmup_steps": math.ceil(steps * run.warmup - 1e-9),
+        "weight_decay": run.weight_decay,
+        "max_grad_norm": run.max_grad_norm,
+        "seed": run.seed,
+        "bf16": run.precision == "bf16",
         "use_cpu": on_cpu,
         "logging_steps": max(1, min(10, every)),
         "eval_strategy": "no" if dev_rows is None else "steps",
@@ -165,15 +198,15 @@ def run_training(
         "metric_for_best_model": None if dev_rows is None else f"eval_{settings['metric']}",
         "greater_is_better": greater_is_better,
         "report_to": "none",
-        "disable_tqdm": not verbose,
+        "disable_tqdm": not run.verbose,
         "dataloader_pin_memory": not on_cpu
         and bool(getattr(model, "device", None) is not None and model.device.type == "cuda"),
         "remove_unused_columns": False,
         **options,
     }
-    extra: list[Any] = [Curve(work / CURVE, None), *callbacks]
-    if settings["patience"] is not None:
-        extra.append(Patience(early_stopping_patience=settings["patience"]))
+    extra: list[Any] = [Curve(work / CURVE, None), *run.callbacks]
+    if run.patience is not None:
+        extra.append(Patience(early_stopping_patience=run.patience))
     parts: dict[str, Any] = {"train_dataset": train_rows, "eval_dataset": dev_rows, "data_collator": collator}
     args = Seq2SeqTrainingArguments(**arguments)
     trainer = trainer_class(model=model, args=args, callbacks=extra, **parts, **more)
