@@ -1,7 +1,11 @@
-"""Kill what can be killed, at random moments, and compare with one machine.
+"""Kill what can be killed, at random moments, and compare with an undisturbed run.
 
-    python tests/scale/faults.py worker --folder /tmp/faults --times 10   # an encoder's process
-    python tests/scale/faults.py node --folder /tmp/faults --times 10   # a node of a cluster of three
+    python tests/scale/faults.py encode --folder /tmp/faults --times 10   # a process that encodes
+    python tests/scale/faults.py build --folder /tmp/faults --times 10    # one that builds BM25 shards
+    python tests/scale/faults.py search --folder /tmp/faults --times 10   # one that serves a shard
+    python tests/scale/faults.py rows --folder /tmp/faults --times 10     # one that runs a pipeline on some rows
+    python tests/scale/faults.py train --folder /tmp/faults --times 10    # one of two that train
+    python tests/scale/faults.py node --folder /tmp/faults --times 10     # a node of a cluster of three, while encoding
     python tests/scale/faults.py driver --folder /tmp/faults --times 10   # the process that called; started again
 
 Prints a line per round; the exit status is 1 where a result differed.
@@ -10,13 +14,16 @@ Prints a line per round; the exit status is 1 where a result differed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +31,17 @@ import numpy as np
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")
 BLOCK = 64
 PASSAGES = 2000
+
+#: one round: what was killed, and whether the result is that of an undisturbed run
+Round = Callable[[random.Random], tuple[str, bool]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=["worker", "node", "driver", "encode"])
+    parser.add_argument("case", choices=[*CASES, "driven"])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -42,22 +53,18 @@ def main() -> None:
 
     pt_convsearch.dense.building.BLOCK = BLOCK  # many small blocks: kills fall between and within them
     pt_convsearch.scale.encoding.BLOCK = BLOCK
-    if arguments.case == "encode":  # the driver that is killed
+    if arguments.case == "driven":  # the driver that is killed
         start_ray()
-        encoded(arguments.folder, "x")
+        encoded(arguments.folder)
         return
-    expected = reference(arguments.folder)
+    one_round = CASES[arguments.case](arguments.folder)
     draw = random.Random(arguments.seed)
-    rounds = {"worker": worker_round, "node": node_round, "driver": driver_round}
     wrong = 0
-    if arguments.case == "worker":
-        start_ray()
     for number in range(arguments.times):
         remove(arguments.folder / "x")
-        what = rounds[arguments.case](arguments.folder, draw)
-        same = compare(arguments.folder, expected)
+        what, same = one_round(draw)
         wrong += not same
-        said = "as on one machine" if same else "DIFFERS"
+        said = "as if nothing had happened" if same else "DIFFERS"
         print(f"{arguments.case} {number}: {what}: {said}", flush=True)  # noqa: T201
     sys.exit(bool(wrong))
 
@@ -98,10 +105,10 @@ def start_ray() -> Any:
     return cs.scale.connect(num_cpus=2, object_store_memory=100_000_000)
 
 
-def encoded(folder: Path, name: str) -> None:
+def encoded(folder: Path) -> None:
     import pt_convsearch as cs
 
-    cs.scale.encode(documents(), encoder(folder), folder / name, num_workers=2)
+    cs.scale.encode(documents(), encoder(folder), folder / "x", num_workers=2)
 
 
 def compare(folder: Path, expected: Any) -> bool:
@@ -118,29 +125,170 @@ def compare(folder: Path, expected: Any) -> bool:
 
 
 def remove(path: Path) -> None:
-    import shutil
-
-    for name in (path, path.with_name(path.name + ".building")):
+    for name in (path, path.with_name(path.name + ".building"), path.with_name(path.name + ".training")):
         shutil.rmtree(name, ignore_errors=True)
 
 
-def worker_round(folder: Path, draw: random.Random) -> str:
-    """Encode; kill an encoder's process meanwhile."""
-
+@contextlib.contextmanager
+def killing(name: str, draw: random.Random, ready: Callable[[], bool]) -> Iterator[list[int]]:
+    """While the block runs, once it is ready, kill -9 one of our Ray workers whose title says ``name``."""
     killed: list[int] = []
+    over = threading.Event()
 
     def kill() -> None:
-        time.sleep(draw.uniform(1, 6))
-        for pid in worker_processes("MapWorker"):
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
-            return
+        while not over.wait(0.02):
+            if ready():
+                found = worker_processes(name)
+                if found:
+                    killed.append(draw.choice(found))
+                    os.kill(killed[0], signal.SIGKILL)
+                    return
 
     thread = threading.Thread(target=kill)
     thread.start()
-    encoded(folder, "x")
-    thread.join()
-    return f"killed {len(killed)} encoder"
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def after(seconds: float) -> Callable[[], bool]:
+    start = time.monotonic()
+    return lambda: time.monotonic() - start >= seconds
+
+
+def encode_case(folder: Path) -> Round:
+    """Encode; kill an encoder's process meanwhile."""
+    expected = reference(folder)
+    start_ray()
+    parts = -(-PASSAGES // BLOCK)
+
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        wanted = draw.randrange(parts)
+
+        def ready() -> bool:
+            return len(list((folder / "x.building").glob("part-*.json"))) >= wanted
+
+        with killing("MapWorker", draw, ready) as killed:
+            encoded(folder)
+        return f"killed {len(killed)} encoder with {wanted} of {parts} parts", compare(folder, expected)
+
+    return one_round
+
+
+def build_case(folder: Path) -> Round:
+    """Build BM25 shards on Ray; kill a process that builds one."""
+    import pt_convsearch as cs
+    from tests.scale.conftest import some_topics
+
+    remove(folder / "one")
+    topics = some_topics(50)
+    expected = cs.BM25Index(folder / "one").index(documents()).bm25(num_results=20)(topics)
+    start_ray()
+
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        wanted = draw.randrange(19)
+
+        def ready() -> bool:
+            return len(list((folder / "x.building" / "records").glob("shard-*.json"))) >= wanted
+
+        with killing("_make_shard_from_spool", draw, ready) as killed:
+            cs.scale.ShardedIndex(folder / "x", passages_per_shard=100, engine="ray", num_workers=2).index(documents())
+        found = cs.scale.ShardedIndex(folder / "x", threads=1).bm25(num_results=20)(topics)
+        return f"killed {len(killed)} builder with {wanted} of 20 shards", found.equals(expected)
+
+    return one_round
+
+
+def search_case(folder: Path) -> Round:
+    """Search shards that actors serve, again and again; kill one of them."""
+    import pt_convsearch as cs
+    from tests.scale.conftest import some_topics
+
+    remove(folder / "shards")
+    index = cs.scale.ShardedIndex(folder / "shards", passages_per_shard=500, threads=1).index(documents())
+    topics = some_topics(300)
+    expected = index.bm25(num_results=20)(topics)
+    start_ray()
+    served = cs.scale.ShardedIndex(folder / "shards", engine="ray").bm25(num_results=20)
+    served(topics)
+
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        seconds, searches, same = draw.uniform(0, 1), 0, True
+        with killing("ShardActor", draw, after(seconds)) as killed:
+            while not killed or searches < 3:
+                same &= bool(served(topics).equals(expected))
+                searches += 1
+        same &= bool(served(topics).equals(expected))
+        return f"killed {len(killed)} shard after {seconds:.2f} s, {searches} searches", same
+
+    return one_round
+
+
+def rows_case(folder: Path) -> Round:
+    """A pipeline on two workers; kill one of them."""
+    import pt_convsearch as cs
+    from tests.scale.conftest import some_topics
+
+    remove(folder / "one")
+    pipeline = cs.BM25Index(folder / "one").index(documents()).bm25(num_results=20, threads=1)
+    topics = some_topics(2000)
+    expected = pipeline(topics)
+    start_ray()
+
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        wanted = draw.randrange(150)
+        kept = folder / "x"
+
+        def ready() -> bool:
+            return kept.exists() and len(list(kept.glob("*.parquet"))) >= wanted
+
+        with killing("PipelineActor", draw, ready) as killed:
+            found = cs.scale.on_ray(pipeline, num_workers=2, batch_size=10, checkpoint=kept)(topics)
+        return f"killed {len(killed)} worker with {wanted} of 200 batches", found.equals(expected)
+
+    return one_round
+
+
+def train_case(folder: Path) -> Round:
+    """Two workers train; kill one after some checkpoint. The weights are those of two undisturbed workers."""
+    from safetensors.numpy import load_file
+
+    import pt_convsearch as cs
+    from tests.training.conftest import Collection
+
+    encoder(folder)  # a tiny BERT
+    collection = Collection(64)
+    pairs = cs.training_pairs(
+        *collection.all, form=cs.X, negatives=cs.RandomNegatives(collection.corpus), out=folder / "pairs"
+    )
+    steps, every = 40, 4
+    start_ray()
+
+    def trained(name: str) -> dict[str, Any]:
+        cs.scale.train(
+            pairs, init=folder / "model" / "bert", out=folder / name, num_workers=2, batch_size=4, max_steps=steps,
+            eval_every=every, precision="fp32", mini_batch_size=3,
+        )  # fmt: skip
+        return load_file(folder / name / "model.safetensors")
+
+    remove(folder / "undisturbed")
+    expected = trained("undisturbed")
+
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        wanted = draw.randrange(0, steps, every)
+
+        def ready() -> bool:
+            done = [int(path.name.split("-")[1]) for path in (folder / "x.training").glob("checkpoint-*[0-9]")]
+            return max(done, default=0) >= wanted
+
+        with killing("RayTrainWorker", draw, ready) as killed:
+            found = trained("x")
+        same = all(np.array_equal(found[name], expected[name]) for name in expected)
+        return f"killed {len(killed)} worker after step {wanted} of {steps}", same
+
+    return one_round
 
 
 def worker_processes(name: str) -> list[int]:
@@ -171,51 +319,69 @@ def descends(pid: int) -> bool:
     return False
 
 
-def node_round(folder: Path, draw: random.Random) -> str:
+def node_case(folder: Path) -> Round:
     """Encode on a cluster of three nodes on this machine; take one away meanwhile."""
     import ray
     from ray.cluster_utils import Cluster
 
-    options = {"object_store_memory": 100_000_000, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **options})
-    nodes = [cluster.add_node(num_cpus=1, object_store_memory=100_000_000) for _ in range(2)]
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    seconds = draw.uniform(1, 8)
+    expected = reference(folder)
 
-    def take() -> None:
-        time.sleep(seconds)
-        cluster.remove_node(nodes[draw.randrange(2)], allow_graceful=False)
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        options = {"object_store_memory": 100_000_000, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **options})
+        nodes = [cluster.add_node(num_cpus=1, object_store_memory=100_000_000) for _ in range(2)]
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        seconds = draw.uniform(1, 8)
 
-    thread = threading.Thread(target=take)
-    thread.start()
-    try:
-        encoded(folder, "x")
-    finally:
-        thread.join()
-        ray.shutdown()
-        cluster.shutdown()
-    return f"a node was lost after {seconds:.1f} s"
+        def take() -> None:
+            time.sleep(seconds)
+            cluster.remove_node(nodes[draw.randrange(2)], allow_graceful=False)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            encoded(folder)
+        finally:
+            thread.join()
+            ray.shutdown()
+            cluster.shutdown()
+        return f"a node was lost after {seconds:.1f} s", compare(folder, expected)
+
+    return one_round
 
 
-def driver_round(folder: Path, draw: random.Random) -> str:
+def driver_case(folder: Path) -> Round:
     """Encode in another process; kill it at a random part, start it again."""
-    command = [sys.executable, __file__, "encode", "--folder", str(folder)]
-    wanted = draw.randrange(1, PASSAGES // BLOCK)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    kept = 0
-    while process.poll() is None:
-        kept = len(list((folder / "x.building").glob("part-*.json")))
-        if kept >= wanted:
-            os.killpg(process.pid, signal.SIGKILL)
-            break
-        time.sleep(0.02)
-    process.wait()
-    if not (folder / "x").exists():
-        again = subprocess.run(command, capture_output=True, text=True)
-        if again.returncode:
-            raise RuntimeError(f"after {kept} parts: {again.stderr[-2000:]}")
-    return f"killed with {kept} of {-(-PASSAGES // BLOCK)} parts"
+    expected = reference(folder)
+    command = [sys.executable, __file__, "driven", "--folder", str(folder)]
+    parts = -(-PASSAGES // BLOCK)
 
+    def one_round(draw: random.Random) -> tuple[str, bool]:
+        wanted = draw.randrange(1, parts)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        kept = 0
+        while process.poll() is None:
+            kept = len(list((folder / "x.building").glob("part-*.json")))
+            if kept >= wanted:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+            time.sleep(0.02)
+        process.wait()
+        if not (folder / "x").exists():
+            again = subprocess.run(command, capture_output=True, text=True)
+            if again.returncode:
+                raise RuntimeError(f"after {kept} parts: {again.stderr[-2000:]}")
+        return f"killed with {kept} of {parts} parts", compare(folder, expected)
+
+    return one_round
+
+
+CASES: dict[str, Callable[[Path], Round]] = {
+    "encode": encode_case, "build": build_case, "search": search_case, "rows": rows_case, "train": train_case,
+    "node": node_case, "driver": driver_case,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()

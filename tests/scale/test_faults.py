@@ -76,7 +76,7 @@ def test_shards_on_ray(ray_session, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif("CONVSEARCH_SLOW" not in os.environ, reason="set CONVSEARCH_SLOW=1: several minutes")
-@pytest.mark.parametrize("case", ["worker", "node", "driver"])
+@pytest.mark.parametrize("case", ["encode", "build", "search", "rows", "train", "node", "driver"])
 def test_kills_at_random_moments(case, tmp_path):
     script = Path(__file__).with_name("faults.py")
     done = subprocess.run(

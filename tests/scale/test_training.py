@@ -85,10 +85,12 @@ def test_two_workers_train_as_one_process_though_one_is_killed(
     assert moved > 1e-3
     assert len(losses(tmp_path / "one")) == 4
 
-    # two workers, half the batch each; the second is lost after two steps, the same call goes on with the third
+    # two workers, half the batch each, cached gradients (the plain loss over processes: tests/training); the second is
+    # lost after two steps, the same call goes on with the third
     folder = tmp_path / "cluster"
     kill = KillOnce(tmp_path / "killed", rank=1, step=2)
-    options = {**OPTIONS, "init": still_bert, "batch_size": 4, "num_workers": 2, "callbacks": [kill]}
+    own = {"batch_size": 4, "mini_batch_size": 3, "num_workers": 2, "callbacks": [kill]}
+    options = {**OPTIONS, "init": still_bert, **own}
     with pytest.raises(RuntimeError, match=r"worker 1 was lost .*the same call goes on from there"):
         cs.scale.train(pairs, out=folder / "two", max_failures=0, **options)
     assert [path.name for path in folder.iterdir()] == ["two.training"]
