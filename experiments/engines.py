@@ -149,7 +149,7 @@ def main(argv: list[str] | None = None) -> None:
                         systems[f"{named} {form}"] = formed >> retriever
             say(f"{part}: indexed")
             judged = topics[topics["qid"].isin(qrels["qid"])]
-            table = cs.Experiment(systems, judged, qrels, MEASURES, by="qtype")
+            table = cs.Experiment(systems, topics, qrels, MEASURES, by="qtype", filter_by_qrels=True)
             write_results(options.out / part, long_table(table), settings=settings)
             write_results(options.out / "agreement" / part, shared(systems, judged), settings=settings)
             print(cs.render(table, "text"), end="\n\n")

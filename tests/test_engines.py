@@ -119,8 +119,11 @@ SURVIVES = {
     "caf": (0, {"pisa", "terrier"}),  # there the letter with its accent is no letter
     "東京タワー": (1, {"ours", "unicode", "utf"}),
     "東京": (1, {"ours", "unicode"}),  # by character; Terrier's utf keeps the run in one piece
+    "タワー": (1, {"ours", "unicode"}),
+    "タ": (1, {"unicode"}),
     "москва": (2, {"ours", "unicode", "utf"}),
     "3.5": (3, {"ours", "unicode", "pisa", "terrier", "utf"}),
+    "5": (3, {"unicode", "pisa", "terrier", "utf"}),
     "U.S.A.": (4, {"ours", "unicode", "pisa"}),
     "usa": (4, {"pisa"}),  # it writes acronyms without their dots
     "wi-fi": (5, {"ours", "unicode", "pisa", "terrier", "utf"}),
