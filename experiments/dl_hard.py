@@ -2,6 +2,12 @@
 
     python experiments/dl_hard.py --task passage --runs RUNS --out OUT
     python experiments/dl_hard.py --task doc --runs RUNS --trec-runs TREC_RUNS --trec-qrels 2020qrels-docs.txt --out OUT
+    python experiments/dl_hard.py --task doc --systems all --model T5=castorini/monot5-base-msmarco --out OUT
+    python experiments/dl_hard.py --task passage --systems all --stand-in DATA/qrecc-dev2k --out OUT
+
+With --systems the baselines are run first (BM25, BM25+RM3, each re-ranked by the models that are given), and their runs
+scored like any others. DL-HARD's collection is MS MARCO; where it is not at hand, --stand-in runs the same pipelines on
+conversations, with small models trained on them.
 
 Measures as the data set's README prescribes them (trec_eval -l 2 -o -c -M1000): nDCG@10 on the grades, RR, MAP and
 recall with relevance from grade 2, at most 1,000 results a question, means over all fifty questions: one that a run
@@ -23,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from _dl_hard_systems import add_arguments, stand_in, write_runs
 
 import pt_convsearch as cs
 from pt_convsearch.datasets import iter_lines, read_qrels, read_run
@@ -40,7 +47,11 @@ NOT_RUNS = (".eval", ".json", ".md", ".csv", ".tsv", ".qrels", ".py")
 def main(argv: list[str] | None = None) -> int:
     args = parse(argv)
     started = time.perf_counter()
+    if args.stand_in:
+        return stand_in(args)
     data = open_data(args)
+    if args.systems:
+        args.runs = [*(args.runs or []), write_runs(args, data)]
     topics, judged = data.get_topics(), judgments(data.get_qrels())
     runs = {name: read_run(path) for name, path in find_runs(args.runs, args.task)}
     groups = groups_of(data, topics)
@@ -80,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", required=True, choices=TASKS)
-    parser.add_argument("--runs", required=True, nargs="+", type=Path, help="folders or files of TREC runs")
+    parser.add_argument("--runs", nargs="+", type=Path, help="folders or files of TREC runs")
     parser.add_argument("--out", required=True, type=Path, help="folder for results.csv and results.json")
     parser.add_argument("--data", type=Path, help="folder with DL-HARD's files; default: near the runs, else the cache")
     parser.add_argument(
@@ -94,7 +105,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--ties", default="trec_eval", choices=("trec_eval", "rank"), help="order of equal scores")
     parser.add_argument("--correction", default="holm", help="of the paired tests: holm, bonferroni, or none")
+    add_arguments(parser)
     args = parser.parse_args(argv)
+    if not args.runs and not args.systems:
+        parser.error("give --runs or --systems")
+    if args.stand_in and not args.systems:
+        parser.error("--stand-in needs --systems, such as --systems all")
     if bool(args.trec_runs) != bool(args.trec_qrels):
         parser.error("--trec-runs and --trec-qrels go together")
     return args
@@ -107,7 +123,7 @@ def correction_of(args: argparse.Namespace) -> str | None:
 def open_data(args: argparse.Namespace) -> DLHard:
     """The data set: where it was said to be, in a folder above the runs, or in the cache."""
     folder = args.data
-    if folder is None:
+    if folder is None and args.runs:
         first = args.runs[0].resolve()
         near = [place for place in [first, *first.parents][:4] if (place / f"dl_hard-{args.task}.qrels").is_file()]
         folder = near[0] if near else None

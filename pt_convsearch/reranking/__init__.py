@@ -17,6 +17,8 @@ _HOME = {
     "PARADE": "parade",
     "SlidingWindow": "passages",
     "Speakers": "speakers",
+    "PUBLISHED_MODELS": "systems",
+    "baselines": "systems",
     "first_p": "passages",
     "interpolate": "fusion",
     "max_p": "passages",
@@ -25,8 +27,8 @@ _HOME = {
 }
 
 __all__ = [
-    "PARADE", "AggregatePassages", "CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "SlidingWindow", "Speakers",
-    "first_p", "interpolate", "max_p", "rrf", "sum_p",
+    "PARADE", "PUBLISHED_MODELS", "AggregatePassages", "CrossEncoder", "DropSeen", "DuoT5", "MonoT5", "SlidingWindow",
+    "Speakers", "baselines", "first_p", "interpolate", "max_p", "rrf", "sum_p",
 ]  # fmt: skip
 
 
