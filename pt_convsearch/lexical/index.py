@@ -15,8 +15,9 @@ import pandas as pd
 import pyterrier as pt
 
 from .. import __version__, _files
-from .analysis import Analyzer, Tokenizer
+from .analysis import Tokenizer
 from .reading import FORMAT, FORMAT_VERSION, Reading, is_index, read_meta
+from .settings import given_settings, new_analyzer, text_fields
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
     from .text_loader import TextLoader
 
 logger = logging.getLogger(__name__)
-
-_DEFAULTS: dict[str, Any] = {
-    "tokenizer": "lucene",
-    "stemmer": "porter",
-    "stopwords": "lucene",
-    "text_field": ("title", "text"),
-}
 
 
 class BM25Index(pt.Artifact, pt.Indexer):
@@ -91,16 +85,10 @@ class BM25Index(pt.Artifact, pt.Indexer):
         self.store_text = store_text
         self.overwrite = overwrite
         self.verbose = verbose
-        fields = (text_field,) if isinstance(text_field, str) and text_field != "default" else text_field
-        given = {"tokenizer": tokenizer, "stemmer": stemmer, "stopwords": stopwords, "text_field": fields}
-        self._given: dict[str, Any] = {name: value for name, value in given.items() if not _is_default(value)}
-        self._fresh_analyzer()  # a setting that does not exist is refused now, not after a collection was read
+        self._given = given_settings(tokenizer, stemmer, stopwords, text_field)
+        new_analyzer(self._given)  # a setting that does not exist is refused now, not after a collection was read
         if self.built() and not overwrite:
             self._reading.check(self._given)
-
-    def _fresh_analyzer(self) -> Analyzer:
-        settings = {**_DEFAULTS, **self._given}
-        return Analyzer(settings["tokenizer"], settings["stemmer"], settings["stopwords"])
 
     # -- building
 
@@ -110,10 +98,8 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
     def index_inputs(self) -> list[list[str]]:
         """The columns that :meth:`index` reads."""
-        return [["docno", *self._text_field()], ["docno", self._text_field()[-1]]]
-
-    def _text_field(self) -> tuple[str, ...]:
-        return tuple(self._given.get("text_field", _DEFAULTS["text_field"]))
+        fields = text_fields(self._given)
+        return [["docno", *fields], ["docno", fields[-1]]]
 
     def index(self, iter: Iterable[dict[str, Any]] | pd.DataFrame, **kwargs: Any) -> BM25Index:
         """Build the index from a stream of documents.
@@ -148,9 +134,9 @@ class BM25Index(pt.Artifact, pt.Indexer):
             iter = tqdm(
                 iter.to_dict("records") if isinstance(iter, pd.DataFrame) else iter, unit="doc", desc="BM25 index"
             )
-        analyzer = self._fresh_analyzer()
+        analyzer = new_analyzer(self._given)
         with _files.written(self.path) as folder:
-            counts = build(iter, folder, analyzer, text_field=self._text_field(), store_text=self.store_text)
+            counts = build(iter, folder, analyzer, text_field=text_fields(self._given), store_text=self.store_text)
             _files.write_json(
                 folder / "pt_meta.json",
                 {
@@ -161,7 +147,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
                     "build": uuid.uuid4().hex,
                     **counts,
                     **analyzer.settings(),
-                    "text_field": list(self._text_field()),
+                    "text_field": list(text_fields(self._given)),
                     "store_text": self.store_text,
                     "versions": {"pt_convsearch": __version__, "pyterrier": pt.__version__},
                 },
@@ -291,7 +277,9 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
     def _identity(self) -> tuple[Any, ...]:
         where = str(self.path.resolve())
-        return (where, read_meta(self.path)["fingerprint"] if self.built() else repr(self._fresh_analyzer().settings()))
+        if self.built():
+            return (where, read_meta(self.path)["fingerprint"])
+        return (where, repr(new_analyzer(self._given).settings()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BM25Index) and self._identity() == other._identity()
@@ -305,6 +293,3 @@ class BM25Index(pt.Artifact, pt.Indexer):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_reading"}
 
-
-def _is_default(value: object) -> bool:
-    return isinstance(value, str) and value == "default"

@@ -16,6 +16,7 @@ from .. import _files
 from ..topics.checks import first_three
 from . import kernels
 from .analysis import Analyzer
+from .settings import check_given
 from .storage import Lookup, Strings, load_array
 
 if TYPE_CHECKING:
@@ -163,19 +164,7 @@ class Reading(QueryTerms):
 
     def check(self, given: dict[str, Any]) -> None:
         """Raise where settings given by the user are not those of the index, and say which."""
-        differ = []
-        for name, value in given.items():
-            if name == "text_field":
-                value = list(value)
-            else:
-                value = Analyzer(**{name: value}).settings()[name]
-            if value != self.meta[name]:
-                differ.append(f"{name}={value!r} was given, the index has {self.meta[name]!r}")
-        if differ:
-            raise ValueError(
-                f"the index at {self.path} was built with other settings: {'; '.join(differ)}. "
-                "Leave the option out to use the index as it is, or give overwrite=True and index the collection again"
-            )
+        check_given(given, self.meta, self.path)
 
     def df(self, ids: np.ndarray) -> np.ndarray:
         known = ids >= 0

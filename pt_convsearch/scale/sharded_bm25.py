@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from .._files import PathLike
 from ..lexical.analysis import Analyzer, Tokenizer
-from ..lexical.index import _DEFAULTS, BM25Index
+from ..lexical.index import BM25Index
 from ..lexical.reading import QueryTerms
 from ..lexical.retriever import QUERIES_PER_TASK, BM25Retriever
 from ..lexical.rm3 import RM3
+from ..lexical.settings import check_given, given_settings, new_analyzer, text_fields
 from ..lexical.storage import Lookup, load_array
 from ..lexical.text_loader import TextLoader
 from .bm25_shard import BM25Shard, cut
@@ -24,7 +25,7 @@ from .building import Recipe
 from .manifest import Shard
 from .merging import Best
 from .serving import LocalShards
-from .sharded import Engine, ShardedIndex, differing
+from .sharded import ShardedIndex
 from .statistics import write_statistics
 
 #: queries that an actor is given together
@@ -34,10 +35,9 @@ QUERIES_PER_CALL = 128
 class ShardedBM25Index(ShardedIndex):
     """BM25 shards, each a :class:`~pt_convsearch.lexical.BM25Index`, scored with the statistics of the whole.
 
-    Besides the options of :class:`ShardedIndex`:
-
     Args:
         tokenizer, stemmer, stopwords, text_field, store_text: as in :class:`~pt_convsearch.lexical.BM25Index`.
+        options: those of :class:`ShardedIndex`.
 
     Example:
         ``cs.form(cs.X) >> cs.scale.ShardedIndex("passages.shards", engine="ray").bm25(num_results=100)``
@@ -54,44 +54,18 @@ class ShardedBM25Index(ShardedIndex):
         stopwords: str | Iterable[str] | None = "default",
         text_field: str | Sequence[str] = "default",
         store_text: bool = True,
-        passages_per_shard: int = 1_000_000,
-        engine: Engine = "threads",
-        threads: int | None = None,
-        num_workers: int | None = None,
-        storage_options: dict[str, Any] | None = None,
-        cache: PathLike | None = None,
-        overwrite: bool = False,
-        verbose: bool = False,
+        **options: Any,
     ) -> None:
-        fields = (text_field,) if isinstance(text_field, str) and text_field != "default" else text_field
-        given = {"tokenizer": tokenizer, "stemmer": stemmer, "stopwords": stopwords, "text_field": fields}
-        self._given: dict[str, Any] = {
-            name: value for name, value in given.items() if not (isinstance(value, str) and value == "default")
-        }
+        self._given = given_settings(tokenizer, stemmer, stopwords, text_field)
+        new_analyzer(self._given)  # a setting that does not exist is refused now
         self.store_text = store_text
-        self._analyzer({**_DEFAULTS, **self._given})  # a setting that does not exist is refused now
-        super().__init__(
-            path, passages_per_shard=passages_per_shard, engine=engine, threads=threads, num_workers=num_workers,
-            storage_options=storage_options, cache=cache, overwrite=overwrite, verbose=verbose,
-        )  # fmt: skip
-
-    @staticmethod
-    def _analyzer(settings: dict[str, Any]) -> Analyzer:
-        if isinstance(settings["tokenizer"], dict):
-            return Analyzer.from_settings(settings)
-        return Analyzer(settings["tokenizer"], settings["stemmer"], settings["stopwords"])
+        super().__init__(path, **options)
 
     def _check(self, settings: dict[str, Any]) -> None:
-        differ = []
-        for name, value in self._given.items():
-            value = list(value) if name == "text_field" else Analyzer(**{name: value}).settings()[name]
-            if value != settings[name]:
-                differ.append(f"{name}={value!r} was given, the index has {settings[name]!r}")
-        if differ:
-            raise differing(self.storage, differ)
+        check_given(self._given, settings, self.storage.address)
 
     def index_inputs(self) -> list[list[str]]:
-        fields = list(self._given.get("text_field", _DEFAULTS["text_field"]))
+        fields = text_fields(self._given)
         return [["docno", *fields], ["docno", fields[-1]]]
 
     def _recipe(self) -> Recipe:
@@ -209,12 +183,11 @@ class BM25Recipe:
     def __init__(self, given: dict[str, Any], store_text: bool) -> None:
         self.given = given
         self.store_text = store_text
-        self.fields = ("docno", *given.get("text_field", _DEFAULTS["text_field"]))
+        self.fields = ("docno", *text_fields(given))
 
     def settings(self) -> dict[str, Any]:
-        settings = {**_DEFAULTS, **self.given}
-        analyzer = Analyzer(settings["tokenizer"], settings["stemmer"], settings["stopwords"])
-        return {**analyzer.settings(), "text_field": list(settings["text_field"]), "store_text": self.store_text}
+        kept = {"text_field": list(text_fields(self.given)), "store_text": self.store_text}
+        return {**new_analyzer(self.given).settings(), **kept}
 
     def build(self, folder: Path, docs: Iterable[dict[str, Any]]) -> dict[str, Any]:
         index = BM25Index(folder, store_text=self.store_text, **self.given).index(docs)
@@ -235,7 +208,7 @@ class ShardedReading(QueryTerms):
         manifest = index.manifest
         folder = index.storage.local("statistics", manifest.statistics, build=manifest.build)
         settings = {**manifest.settings, **{k: v for k, v in index._given.items() if k == "tokenizer"}}
-        super().__init__(index._analyzer(settings), Lookup(folder, "lexicon"))
+        super().__init__(Analyzer.from_settings(settings), Lookup(folder, "lexicon"))
         self._index = index
         self._df = load_array(folder, "df")
         self.meta = {**manifest.settings, "num_docs": manifest.num_docs}

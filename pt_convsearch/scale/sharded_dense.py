@@ -23,7 +23,7 @@ from .dense_shard import DenseShard
 from .manifest import Shard
 from .merging import Best
 from .serving import LocalShards
-from .sharded import Engine, ShardedIndex, differing, shown
+from .sharded import ShardedIndex, differing, shown
 from .sharded_bm25 import find_docnos, take_strings
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ QUERIES_PER_CALL = 512
 class ShardedDenseIndex(ShardedIndex):
     """Dense shards, each a :class:`~pt_convsearch.dense.DenseIndex`; exact search gives what one index gives.
 
-    Besides the options of :class:`ShardedIndex`:
-
     Args:
         encoder: a :class:`~pt_convsearch.dense.BiEncoder`. None: the one that the shards were built with, or
-            ``doc_vec`` and ``query_vec`` come from elsewhere. With an encoder, ``passages_per_shard`` is rounded up to
-            whole blocks of 4,096, so that the vectors are those of one index to the last digit.
+            ``doc_vec`` and ``query_vec`` come from elsewhere.
         similarity: "dot" or "cosine" for vectors from elsewhere.
+        passages_per_shard: with an encoder rounded up to whole blocks of 4,096, so that the vectors are those of one
+            index to the last digit.
+        options: the others of :class:`ShardedIndex`.
 
     With ``engine="ray"``, :meth:`index` encodes by :func:`~pt_convsearch.scale.encode`.
 
@@ -59,13 +59,7 @@ class ShardedDenseIndex(ShardedIndex):
         *,
         similarity: Literal["dot", "cosine"] | None = None,
         passages_per_shard: int = 1_000_000,
-        engine: Engine = "threads",
-        threads: int | None = None,
-        num_workers: int | None = None,
-        storage_options: dict[str, Any] | None = None,
-        cache: PathLike | None = None,
-        overwrite: bool = False,
-        verbose: bool = False,
+        **options: Any,
     ) -> None:
         if similarity not in (None, "dot", "cosine"):
             raise ValueError(f"similarity={similarity!r}: 'dot' or 'cosine'")
@@ -75,10 +69,7 @@ class ShardedDenseIndex(ShardedIndex):
         self._similarity = similarity if encoder is None else encoder.similarity
         if encoder is not None:
             passages_per_shard = -(-passages_per_shard // building.BLOCK) * building.BLOCK
-        super().__init__(
-            path, passages_per_shard=passages_per_shard, engine=engine, threads=threads, num_workers=num_workers,
-            storage_options=storage_options, cache=cache, overwrite=overwrite, verbose=verbose,
-        )  # fmt: skip
+        super().__init__(path, passages_per_shard=passages_per_shard, **options)
 
     def _check(self, settings: dict[str, Any]) -> None:
         if self._similarity is not None and settings["similarity"] != self._similarity:
