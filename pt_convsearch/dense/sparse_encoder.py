@@ -186,7 +186,7 @@ class SparseEncoder(Stage):
 
     # -- identity
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:  # type: ignore[override]
         """What the weights depend on: hashes of both towers and the settings; compared and stored by the index."""
         if self._towers is None and self._known is not None:
             return dict(self._known)

@@ -18,7 +18,7 @@ _VOLATILE = frozenset({
 })  # fmt: skip
 
 
-def tower_hash(tower: SentenceTransformer) -> str:
+def tower_hash(tower: Any) -> str:
     """SHA-256 over the parameters, the modules' settings and the tokenizer, in hexadecimal.
 
     Two towers of equal content are equal, whether they were loaded from two folders or built in memory. It is

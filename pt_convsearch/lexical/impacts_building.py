@@ -96,7 +96,7 @@ class _Builder:
                 )
             if small:
                 self._ids.append(self.terms.setdefault(term, len(self.terms)))
-                self._weights.append(small)
+                self._weights.append(float(small))
         self._docnos.append(docno)
         self._unique.append(len(self._ids) - before)
         if max(len(self._ids), 8 * len(self._docnos)) >= building.BATCH_TOKENS:
@@ -129,7 +129,7 @@ class _Builder:
     def finish(self) -> dict[str, Any]:
         self._flush()
         for writer in (self._docno_file, self._fwd_terms, self._fwd_weights, self._fwd_offsets):
-            writer.close()  # type: ignore[attr-defined]
+            writer.close()
         write_lexicon(self.folder, self.terms)
         num_postings = self._postings.merge(len(self.terms), np.float32, building.MERGE_POSTINGS)
         Lookup.write_order(self.folder, "docnos")

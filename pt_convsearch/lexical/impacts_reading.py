@@ -46,13 +46,13 @@ class ImpactReading(WeightedTerms):
         self.weights = load_array(path, "postings.weights")
         self.docnos = Lookup(path, "docnos")
         self._forward = tuple(load_array(path, f"forward.{name}") for name in ("offsets", "terms", "weights"))
-        lengths = [
+        lengths: list[tuple[Any, ...]] = [
             (meta["num_docs"], self.docnos, self._forward[0][1:]),
             (meta["num_terms"], self.lexicon, self.offsets[1:], self.blocks[0][1:]),
             (meta["num_postings"], self.docs, self.weights, *self._forward[1:]),
             (len(self.blocks[1]), self.blocks[2]),
         ]
-        ends = [
+        ends: list[tuple[Any, ...]] = [
             (meta["num_postings"], self.offsets[-1:], self._forward[0][-1:]), (len(self.blocks[1]), self.blocks[0][-1:])
         ]  # fmt: skip
         if any(len(file) != count for count, *files in lengths for file in files) or any(

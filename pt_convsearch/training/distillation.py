@@ -20,7 +20,7 @@ from pt_convsearch.dense.encoding import Side, longest, text_module
 from pt_convsearch.measures import as_measures, evaluate, judgments
 from pt_convsearch.negatives import TrainingPairs
 from pt_convsearch.negatives._fingerprint import digest
-from pt_convsearch.negatives._texts import as_store
+from pt_convsearch.negatives._texts import TextStore, as_store
 from pt_convsearch.negatives.training_pairs import as_former
 from pt_convsearch.topics.checks import check_queries
 
@@ -150,6 +150,8 @@ def run_distillation(
         the teacher with the student as its query tower.
     """
     model, side = student
+    if dev is not None and not _is_index(dev[2]):
+        dev = (dev[0], dev[1], as_store(dev[2]))  # read once: it may be an iterator
     settings = {
         "task": task, **settings, "max_query_length": side.max_length, "teacher": teacher.identity(),
         "data": said.digest(), "pairs": None if pairs is None else pairs.fingerprint, "processes": processes(),
@@ -168,13 +170,12 @@ def run_distillation(
     with _files.alone(work) if processes() == 1 else contextlib.nullcontext():
         resume = prepare(work, settings, overwrite)
         told = [targets(teacher, texts) for texts in said.rewrites]
-        passages = None
-        if pairs is not None:
-            known = index if index is not None else _indexed(teacher, work / "passages", pairs)
-            passages = Passages(known, pairs, teacher)
+        with _main_first():
+            known = index if index is not None or pairs is None else _indexed(teacher, work / "passages", pairs)
+            searched = None if dev is None else _dev_index(dev[2], teacher, work / "dev")
+        passages = None if pairs is None else Passages(known, pairs, teacher)
         evaluator = None
         if dev is not None:
-            searched = _dev_index(dev[2], teacher, work / "dev")
             topics = as_former(form).transform(check_queries(dev[0]))
             evaluator = FrozenRetrieval(topics, dev[1], searched, encoder=encoder, metric=metric)
         with quiet():
@@ -195,6 +196,15 @@ def run_distillation(
     return encoder(str(target))
 
 
+def _main_first() -> contextlib.AbstractContextManager[Any]:
+    """Of several processes one does the work, and then the others find it done."""
+    if processes() == 1:
+        return contextlib.nullcontext()
+    from accelerate import PartialState
+
+    return PartialState().main_process_first()
+
+
 def _indexed(teacher: Any, path: Path, pairs: TrainingPairs) -> Any:
     """The passages of a training set, encoded by the teacher: once, and found again by a run that goes on."""
     passages = pairs.passages()
@@ -203,9 +213,10 @@ def _indexed(teacher: Any, path: Path, pairs: TrainingPairs) -> Any:
 
 
 def _dev_index(corpus: Any, teacher: Any, path: Path) -> Any:
+    """The index that is given, or one of the texts that are."""
     if _is_index(corpus):
         return corpus
-    store = as_store(corpus)
+    store: TextStore = corpus
 
     def documents() -> Iterator[dict[str, Any]]:
         for start in range(0, store.size, 10_000):
@@ -250,7 +261,7 @@ def _is_index(corpus: Any) -> bool:
 def _dev_digest(dev: tuple[Any, ...], form: Any) -> str:
     topics, qrels, corpus = dev
     formed = as_former(form).transform(check_queries(topics))
-    known = corpus.meta if _is_index(corpus) else as_store(corpus).fingerprint
+    known = corpus.meta if _is_index(corpus) else corpus.fingerprint
     judged = judgments(qrels)
     golds = [judged.qids, judged.docnos, judged.query, judged.doc, judged.label]
     return digest([formed[["qid", "query"]], golds, json.dumps(known, sort_keys=True, default=str)])

@@ -154,7 +154,8 @@ def test_a_run_that_stopped_goes_on_to_the_same_weights(
         cs.train_convdr(topics, teacher, out=tmp_path / "cut", dev=dev, callbacks=[Stop(5)], **options)
     assert not (tmp_path / "cut").exists()
     assert (tmp_path / "cut.training" / "checkpoint-3").is_dir()
-    resumed = cs.train_convdr(topics, teacher, out=tmp_path / "cut", dev=dev, **options)
+    once = (topics, collection.qrels, iter(collection.corpus))  # a dev collection that can be read once only
+    resumed = cs.train_convdr(topics, teacher, out=tmp_path / "cut", dev=once, **options)
     assert resumed.identity()["query_model"] == whole.identity()["query_model"]
     curves = [
         [json.loads(line) for line in (tmp_path / name / "dev_curve.jsonl").read_text(encoding="utf-8").splitlines()]
