@@ -57,7 +57,8 @@ def cleaned(answer: Any) -> str | None:
     """
     if not isinstance(answer, str):
         return None
-    text = _THOUGHT.sub(" ", answer).strip()
+    whole = answer.encode("utf-8", "ignore").decode("utf-8")  # JSON may hold halves of characters
+    text = _THOUGHT.sub(" ", whole).strip()
     fenced = _FENCE.search(text)
     if fenced and fenced.group(1).strip():
         text = fenced.group(1).strip()
@@ -101,6 +102,9 @@ def _json(text: str) -> str | None:
         return None
     try:
         value = json.loads(text)
+        return _text_in(value)
+    except RecursionError:
+        return ""
     except ValueError:
         try:
             value, _ = json.JSONDecoder().raw_decode(text)

@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import requests
+import urllib3
+from requests.exceptions import ChunkedEncodingError, ContentDecodingError
 
 logger = logging.getLogger(__name__)
 
 #: worth another try: time-outs, conflicts, too many requests, and whatever is the server's own fault
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 _LONGEST_WAIT = 60.0
+#: bytes; a rewrite takes a few hundred
+_LONGEST_ANSWER = 4_000_000
 
 
 class BudgetExceeded(RuntimeError):
@@ -77,6 +81,9 @@ class Endpoint:
             except requests.Timeout:
                 trouble = f"no answer within {self.timeout:g} s"
                 continue
+            except (ChunkedEncodingError, ContentDecodingError) as error:
+                trouble = f"an answer that breaks off or cannot be read ({_line(error)})"
+                continue
             except requests.ConnectionError as error:
                 trouble = f"no connection ({_line(error)})"
                 continue
@@ -110,8 +117,10 @@ class Endpoint:
             self.completions, json=body, headers=self._headers(), timeout=self.timeout, stream=True
         ) as answer:
             read = bytearray()
-            for piece in answer.iter_content(chunk_size=1):  # answers are short
+            while piece := _arrived(answer):
                 read += piece
+                if len(read) > _LONGEST_ANSWER:
+                    raise ContentDecodingError(f"more than {_LONGEST_ANSWER:,} bytes")
                 if time.monotonic() > deadline:
                     raise requests.Timeout
             answer._content = bytes(read)
@@ -136,7 +145,7 @@ class Endpoint:
             value = answer.json()
             message = value["choices"][0]["message"]
             content = message.get("content")
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             return None
         usage = value.get("usage") if isinstance(value.get("usage"), dict) else {}
         tokens = usage.get("total_tokens")
@@ -152,6 +161,18 @@ class Endpoint:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+
+
+def _arrived(answer: requests.Response) -> bytes:
+    """What came of an answer since, at least a byte; nothing at its end."""
+    try:
+        return answer.raw.read1(65536, decode_content=True)
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise requests.Timeout from error
+    except urllib3.exceptions.ProtocolError as error:
+        raise ChunkedEncodingError(error) from error
+    except urllib3.exceptions.DecodeError as error:
+        raise ContentDecodingError(error) from error
 
 
 def _retry_after(answer: requests.Response) -> float:

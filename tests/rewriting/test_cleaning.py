@@ -12,6 +12,11 @@ from pt_convsearch.rewriting.cleaning import cleaned
 WANTED = "When was Dune published?"
 
 
+def test_half_a_character_is_no_text() -> None:
+    """What JSON's escapes can say and no encoding can write: the rest of the answer stays."""
+    assert cleaned("When was \ud83dDune published?") == "When was Dune published?"
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -158,7 +158,10 @@ def test_a_failing_server_is_asked_again(stub: Stub, log: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>busy</html>", b"", {"error": "no"}, {"choices": []}, {"choices": [{"message": None}]}, [1], b"\xff\xfe"],
+    [
+        b"<html>busy</html>", b"", {"error": "no"}, {"choices": []}, {"choices": [{"message": None}]}, [1], b"\xff\xfe",
+        b"[" * 200_000,
+    ],
 )
 def test_an_answer_that_is_no_chat_completion_names_the_qid(stub: Stub, log: pd.DataFrame, body: Any) -> None:
     stub.answer = lambda *_: (200, body)
@@ -205,6 +208,41 @@ def test_a_server_that_drips_is_stalling_too(log: pd.DataFrame) -> None:
     listener.close()
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_server_that_dies_in_its_answer_is_asked_again(log: pd.DataFrame, chunked: bool) -> None:
+    """The connection ends in the middle of the first answer; the second is whole."""
+    import socket
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    whole = json.dumps(chat("When was Dune published?")).encode()
+    head = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: 1000\r\n"
+    cut = b"3e8\r\n{" if chunked else b"{"
+    heads = [b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + cut,
+             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(whole) + whole]  # fmt: skip
+
+    def serve() -> None:
+        for answer in heads:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    stage = cs.LLMRewriter(f"http://127.0.0.1:{listener.getsockname()[1]}", "m", timeout=5, retries=1, backoff=0.01)
+    assert stage(log.iloc[[1]])["query"].tolist() == ["When was Dune published?"]
+    assert stage.used["requests"] == 2
+    listener.close()
+
+
+def test_an_answer_without_end_is_not_read_to_it(
+    stub: Stub, log: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pt_convsearch.rewriting.endpoint._LONGEST_ANSWER", 1000)
+    stub.answer = lambda *_: "word " * 1000
+    with pytest.raises(EndpointError, match=r"qid 'c_2'.*cannot be read \(more than 1,000 bytes"):
+        llm(stub, retries=0)(log.iloc[[1]])
+
+
 def test_no_server_at_all(log: pd.DataFrame) -> None:
     with pytest.raises(EndpointError, match=r"qid 'c_2'.*no connection"):
         cs.LLMRewriter("http://127.0.0.1:9", "m", retries=0)(log.iloc[[1]])
@@ -221,7 +259,9 @@ def test_failures_fall_back_where_that_is_wanted(stub: Stub, log: pd.DataFrame, 
     assert stage(log)["query"].tolist() == ["Who wrote Dune?", "good", "now"]  # a failure is not cached
 
 
-@pytest.mark.parametrize("answer", ["", '""', "I'm sorry, I cannot do that.", "```json\n{}\n```", None])
+@pytest.mark.parametrize(
+    "answer", ["", '""', "I'm sorry, I cannot do that.", "```json\n{}\n```", None, "[" * 100_000, "\ud83d"]
+)
 def test_rubbish_falls_back_to_q_t_and_is_counted(
     stub: Stub, log: pd.DataFrame, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
