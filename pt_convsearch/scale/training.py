@@ -195,7 +195,7 @@ def _fit(sent: list[Any], target: Path, num_workers: int, gpus: float, threads: 
     mark = marks / "seen"
     _files.write_json(mark, socket.gethostname())
     trainer = TorchTrainer(
-        _worker(sent, str(mark), gpus > 0),
+        _worker(sent, str(mark), gpus > 0, threads),
         scaling_config=ScalingConfig(
             num_workers=num_workers, use_gpu=gpus > 0,
             resources_per_worker={"CPU": threads, **({"GPU": gpus} if gpus else {})},
@@ -214,7 +214,7 @@ def _fit(sent: list[Any], target: Path, num_workers: int, gpus: float, threads: 
     return None
 
 
-def _worker(sent: list[Any], mark: str, gpu: bool) -> Callable[[], None]:
+def _worker(sent: list[Any], mark: str, gpu: bool, threads: int) -> Callable[[], None]:
     """What each worker does."""
 
     def work() -> None:
@@ -228,10 +228,10 @@ def _worker(sent: list[Any], mark: str, gpu: bool) -> Callable[[], None]:
         options = ray.get(sent[0])
         rank, host = get_context().get_world_rank(), socket.gethostname()
         pairs = options.pop("pairs")
-        for path in [mark, pairs]:
-            if isinstance(path, str) and not Path(path).exists():
+        for path in (mark, str(getattr(pairs, "path", pairs))):
+            if not Path(path).exists():
                 raise FileNotFoundError(f"worker {rank} on {host} does not see {path}: {_SHARED}")
-        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        torch.set_num_threads(threads)
         options["device"] = options.get("device") or (str(get_device()) if gpu else "cpu")
         cs.train(pairs, **options)
 
