@@ -39,6 +39,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "resp2ctxt": ("target_length",),
     "resp2ctxt_lu": ("target_length_lu",),
     "mined": ("pool",),
+    "reranked": ("reranked",),
     "external": ("external",),
     "replies": ("generator",),
 }  # fmt: skip

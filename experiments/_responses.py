@@ -229,6 +229,30 @@ def hybrid_weighted(bench: Bench) -> Ranking:
     )
 
 
+def cross_encoder(bench: Bench) -> Ranking:
+    """The first of the fusion, read again by a cross-encoder that is trained on the pairs of the random negatives."""
+    given = bench.options
+    pairs, form = bench.folder("pairs", "random"), cs.form(cs.X, sep=SEPARATORS)
+    if not pairs.is_dir():
+        raise NotThere("it needs the row 'random': run that first")
+    dev = cs.candidate_lists(bench.held_out, bench.train_qrels, bench.train_corpus, seed=1)
+    reranker = cs.train_cross_encoder(
+        cs.TrainingPairs(pairs), init=str(bench.start(separators=True)), out=bench.folder("models", "cross-encoder"),
+        form=form, dev=(bench.held_out, bench.train_qrels, bench.train_corpus, dev[["qid", "docno"]]), metric="AP",
+        num_negatives=max(3, given.negatives), max_steps=given.steps, batch_size=max(1, given.batch_size // 2),
+        learning_rate=given.learning_rate, eval_every=given.eval_every, seed=bench.seed,
+        max_length=given.max_query_length + given.max_passage_length,
+    )  # fmt: skip
+    texts = {document["docno"]: document["text"] for document in bench.corpus}
+    topics = form(bench.topics)[["qid", "query"]]
+    run = bench.kept("hybrid-rrf")["run"]
+    run = run[run["rank"] < given.reranked].merge(topics, on="qid")
+    run = run.assign(text=run["docno"].map(texts).astype("str"))
+    candidates = bench.candidates.drop(columns="label").merge(topics, on="qid").assign(score=0.0)
+    candidates = candidates.assign(rank=candidates.groupby("qid").cumcount())
+    return reranker(run), reranker(candidates)
+
+
 #: by name; a row that needs others comes after them
 ROWS: dict[str, Row] = {
     "bm25": Row(bm25, "BM25", SPARSE, seeded=False),
@@ -254,4 +278,5 @@ ROWS: dict[str, Row] = {
     ),
     "hybrid-rrf": Row(hybrid_rrf, "BM25 and random negatives, RRF", TUNED),
     "hybrid-weighted": Row(hybrid_weighted, "BM25 and random negatives, weighted", TUNED),
+    "cross-encoder": Row(cross_encoder, "RRF, the first re-ranked by a cross-encoder", (*TUNED, "reranked")),
 }
