@@ -91,7 +91,7 @@ def write_runs(args: argparse.Namespace, data: Any) -> Path:
 
 def pairs_of(given: Iterable[str]) -> list[tuple[str, str]]:
     pairs = [text.partition("=")[::2] for text in given]
-    wrong = [name for name, model in pairs if name not in PUBLISHED_MODELS or not model]
+    wrong = ["=".join(pair) for pair in pairs if pair[0] not in PUBLISHED_MODELS or not pair[1]]
     if wrong:
         raise SystemExit(f"--model {wrong[0]}: NAME=MODEL, the name one of {', '.join(PUBLISHED_MODELS)}")
     return pairs

@@ -7,6 +7,7 @@ import gzip
 import importlib.util
 import json
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -20,7 +21,11 @@ ROOT = Path(__file__).parents[2]
 def script():
     spec = importlib.util.spec_from_file_location("experiment_dl_hard", ROOT / "experiments" / "dl_hard.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT / "experiments"))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "experiments"))
     return module
 
 
@@ -337,3 +342,25 @@ def test_data_are_found_above_the_runs(script, realdata, tmp_path):
     out = tmp_path / "out"
     script.main(["--task", "passage", "--runs", str(folder / "runs" / "passage"), "--out", str(out), "--ties", "rank"])
     assert (out / "results.csv").read_text(encoding="utf-8").startswith("system,group,measure,value,n\n")
+
+
+def test_systems_are_run_and_scored(script, realdata, tmp_path, capsys):
+    """Two passages a question, made up: the pipeline from a collection to the table."""
+    data = script.cs.dataset("dl-hard/passage", path=realdata / "dl-hard")
+    topics, qrels = data.get_topics(), data.get_qrels()
+    texts = dict(zip(topics["qid"], topics["query"], strict=True))
+    best = qrels.sort_values("label").groupby("qid").last()
+    with (tmp_path / "corpus.jsonl").open("w", encoding="utf-8") as handle:
+        for qid, row in best.iterrows():
+            handle.write(json.dumps({"docno": row["docno"], "title": "", "text": texts[qid]}) + "\n")
+    out = tmp_path / "out"
+    given = ["--task", "passage", "--data", str(realdata / "dl-hard"), "--corpus", str(tmp_path / "corpus.jsonl")]
+    assert script.main([*given, "--systems", "all", "--out", str(out)]) == 0
+    table = pd.read_csv(out / "results.csv").set_index(["system", "group", "measure"])["value"]
+    # each question's best passage is its own words: RR from grade 2 is 1 but for the one question without such a grade
+    assert table["BM25", "All", "RR(rel=2)"] == pytest.approx(49 / 50, abs=0.011)
+    assert {path.name for path in (out / "runs").iterdir()} == {"BM25.run", "BM25+RM3.run"}
+    with pytest.raises(SystemExit, match="no system 'BM25\\+T5'"):
+        script.main([*given, "--systems", "BM25+T5", "--out", str(out)])
+    with pytest.raises(SystemExit, match="--model GPT=x"):
+        script.main([*given, "--systems", "all", "--model", "GPT=x", "--out", str(out)])
