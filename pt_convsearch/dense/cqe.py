@@ -55,8 +55,9 @@ class CQE(Stage):
         >>> cqe = cs.form(cs.QUESTIONS, sep=" | ") >> cs.CQE(encoder, index)                         # doctest: +SKIP
         >>> hybrid = cqe >> (dense.retriever(num_results=1000) + 0.1 * index.bm25(num_results=1000))  # doctest: +SKIP
 
-    A passage that one of the two does not find has 0 from it. ``cs.reranking.interpolate(…, weights=[1, 0.1])`` does
-    the same with scores scaled to [0, 1] first.
+    In a sum a passage that one of the two does not find has 0 from it. Where dot products begin far above 0, let it
+    have the lowest score, as the paper does: ``cqe >> cs.reranking.interpolate(dense, bm25, weights=[1, 0.1],
+    scale=None, missing="minimum")``.
 
     Source: Lin, Yang, Lin: Contextualized query embeddings for conversational search (EMNLP 2021), section 3, and
     their published code.

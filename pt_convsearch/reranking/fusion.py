@@ -33,6 +33,10 @@ class _Fusion(Stage):
         """What a branch says of each row: rows hold ``query`` (a number), ``rank`` (from 0) and ``score``."""
         raise NotImplementedError
 
+    def _base(self, branches: list[pd.DataFrame], queries: int) -> np.ndarray:
+        """What every passage of a query has on top."""
+        return np.zeros(queries)
+
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         topics = _topics(inp, self)
         place = {qid: row for row, qid in enumerate(topics["qid"])}
@@ -44,6 +48,7 @@ class _Fusion(Stage):
         grouped = rows.groupby(["query", "docno"], sort=False)["part"]
         # rounded: sums of the same terms in another order tie
         fused = grouped.sum().rename("score").reset_index()
+        fused["score"] += self._base(branches, len(topics))[fused["query"].to_numpy(dtype=np.int64)]
         order = np.lexsort((np.arange(len(fused)), -fused["score"].round(12).to_numpy(), fused["query"].to_numpy()))
         fused = fused.take(order)
         fused = fused[fused.groupby("query").cumcount() < self.num_results]
@@ -105,12 +110,15 @@ class rrf(_Fusion):
 class interpolate(_Fusion):
     """Q -> R: a weighted sum of the scores of any number of pipelines, each scaled to [0, 1] per query first.
 
-    A passage that a pipeline did not find has 0 from it. Where a pipeline gives all its passages one score, each has 1.
+    Where a pipeline gives all its passages one score, each has 1.
 
     Args:
         *pipelines: Q -> R (or R -> R) transformers; all are run on the same input.
         weights: one per pipeline; None: equal ones that sum to 1.
         scale: "minmax" per query, or None: the scores as they are.
+        missing: what a passage has from a pipeline that did not find it: "zero", or "minimum": the lowest of what that
+            pipeline found for the query. Dot products of a dense encoder begin far above 0, so with ``scale=None``
+            they need the second.
         num_results: how many to keep per query.
 
     Raises:
@@ -118,6 +126,9 @@ class interpolate(_Fusion):
 
     Example:
         >>> hybrid = cs.reranking.interpolate(bm25, dense, weights=[0.3, 0.7])  # doctest: +SKIP
+        >>> cs.reranking.interpolate(dense, bm25, weights=[1, 0.1], scale=None, missing="minimum")  # doctest: +SKIP
+
+    Source: the second is the hybrid of Lin et al. (TCT-ColBERT, 2020; CQE, EMNLP 2021).
     """
 
     label = "interpolate"
@@ -127,19 +138,38 @@ class interpolate(_Fusion):
         *pipelines: pt.Transformer,
         weights: Sequence[float] | None = None,
         scale: Literal["minmax"] | None = "minmax",
+        missing: Literal["zero", "minimum"] = "zero",
         num_results: int = 1000,
     ) -> None:
         self.pipelines = pipelines
         self.weights = None if weights is None else tuple(float(weight) for weight in weights)
         self.scale = scale
+        self.missing = missing
         self.num_results = num_results
         self._check()
         if self.weights is not None and len(self.weights) != len(pipelines):
             raise ValueError(f"{len(self.weights)} weights for {len(pipelines)} pipelines")
         if scale not in ("minmax", None):
             raise ValueError(f"scale={scale!r}: 'minmax' or None")
+        if missing not in ("zero", "minimum"):
+            raise ValueError(f"missing={missing!r}: 'zero' or 'minimum'")
 
     def _say(self, branch: int, found: pd.DataFrame) -> np.ndarray:
+        said = self._weighted(branch, found)
+        if self.missing == "minimum" and len(found):
+            said -= pd.Series(said).groupby(found["query"].to_numpy()).transform("min").to_numpy()
+        return said
+
+    def _base(self, branches: list[pd.DataFrame], queries: int) -> np.ndarray:
+        """With ``missing="minimum"`` the sum of the lowest scores, above which passages count."""
+        base = np.zeros(queries)
+        if self.missing == "minimum":
+            for number, found in enumerate(branches):
+                lowest = pd.Series(self._weighted(number, found)).groupby(found["query"].to_numpy()).min()
+                base[lowest.index.to_numpy(dtype=np.int64)] += lowest.to_numpy()
+        return base
+
+    def _weighted(self, branch: int, found: pd.DataFrame) -> np.ndarray:
         scores = found["score"].to_numpy(dtype=np.float64)
         if self.scale == "minmax" and len(found):
             groups = found.groupby("query")["score"]
@@ -151,6 +181,7 @@ class interpolate(_Fusion):
     def _shown(self) -> list[str]:
         shown = [] if self.weights is None else [f"weights={list(self.weights)}"]
         shown += [f"scale={self.scale!r}"] * (self.scale != "minmax")
+        shown += [f"missing={self.missing!r}"] * (self.missing != "zero")
         return shown + [f"num_results={self.num_results}"] * (self.num_results != 1000)
 
 

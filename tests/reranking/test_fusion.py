@@ -164,3 +164,18 @@ def test_interpolation() -> None:
     assert interpolate(A, NONE)(TOPICS)["docno"].tolist() == ["a", "b", "a"]
     assert np.isfinite(interpolate(A, B)(TOPICS)["score"]).all()
     assert repr(interpolate(A, B, weights=[1, 2])) == "interpolate(Branch(A), Branch(B), weights=[1.0, 2.0])"
+
+
+def test_what_was_not_found_has_the_lowest_score() -> None:
+    dense = Branch([("1", "a", 700.0), ("1", "b", 690.0), ("2", "a", 5.0)], "dense")
+    sparse = Branch([("1", "b", 20.0), ("1", "c", 10.0)], "sparse")
+    hybrid = interpolate(dense, sparse, weights=[1, 0.1], scale=None, missing="minimum")
+    fused = hybrid(TOPICS)
+    # a: 700 + .1 * 10; b: 690 + .1 * 20; c: 690 + .1 * 10; the second question has one ranking only
+    assert fused["docno"].tolist() == ["a", "b", "c", "a"]
+    assert fused["score"].tolist() == pytest.approx([701.0, 692.0, 691.0, 5.0])
+    assert "missing='minimum'" in repr(hybrid)
+    assert hybrid(TOPICS.head(0)).columns.tolist() == fused.columns.tolist()
+    assert len(interpolate(NONE, NONE, missing="minimum")(TOPICS)) == 0
+    with pytest.raises(ValueError, match="missing='mean'"):
+        interpolate(dense, sparse, missing="mean")  # type: ignore[arg-type]
