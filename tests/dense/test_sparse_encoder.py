@@ -162,3 +162,27 @@ def test_what_is_refused(masked: str, make: Any, error: type[Exception], message
 def test_a_dense_model_is_refused(tiny: Path, bert: Any) -> None:
     with pytest.raises((ValueError, OSError), match="vocabulary|sparse encoder"):
         cs.SparseEncoder(bert(0))
+
+
+def test_queries_looked_up_by_token(masked: str, tmp_path: Path) -> None:
+    """A model without inference for queries: weights by token, from a table (SPLADE-doc)."""
+    import torch
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.base.modules import Router, Transformer
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+
+    documents = [Transformer(masked, transformer_task="fill-mask"), SpladePooling("max")]
+    table = SparseStaticEmbedding(tokenizer=documents[0].tokenizer, weight=torch.arange(float(len(WORDS))))
+    router = Router.for_query_document(query_modules=[table], document_modules=documents)
+    encoder = cs.SparseEncoder(SparseEncoder(modules=[router], device="cpu"), bf16=False)
+    found = encoder.encode_queries(["dune cat dune", ""]).toarray()
+    expected = {word: float(WORDS.index(word)) for word in ("dune", "cat")}
+    assert {WORDS[term]: found[0, term] for term in np.flatnonzero(found[0]) if WORDS[term][0] != "["} == expected
+    assert not found[1].any()
+    np.testing.assert_allclose(encoder.encode_docs(["a cat"]).toarray()[0], reference(masked, "a cat"), atol=1e-5)
+    index = cs.ImpactIndex(tmp_path / "i", encoder).index([{"docno": "d", "text": "a cat"}])
+    weighed = [WORDS[term] for term in encoder.encode_docs(["a cat"]).indices if WORDS[term].isalpha()]
+    query = " ".join(["dune", *weighed[:5]])
+    score = index.retriever()(pd.DataFrame({"qid": ["1"], "query": [query]}))["score"].tolist()
+    weights = encoder.encode_queries([query]) @ encoder.encode_docs(["a cat"]).T
+    assert score == pytest.approx([weights[0, 0]], rel=1e-5)
