@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
 from pathlib import Path
 
@@ -56,3 +57,34 @@ def test_what_pages_name_is_there(page: Path) -> None:
             if part == "NAME":
                 break
             value = getattr(value, part)
+
+
+def test_pages_show_the_results_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PAGES.parents[1] / "experiments"))
+    script = importlib.import_module("update_readme")
+    marked = [page for page in sorted(PAGES.rglob("*.md")) if "<!-- table: " in page.read_text(encoding="utf-8")]
+    assert marked
+    for page in sorted(PAGES.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert script.renewed(text) == text, f"{page.name} differs from experiments/results: run update_readme.py"
+
+
+def test_a_figure_within_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(PAGES.parents[1] / "experiments"))
+    script = importlib.import_module("update_readme")
+    monkeypatch.setattr(script, "HERE", tmp_path)
+    (tmp_path / "results" / "x").mkdir(parents=True)
+    rows = "system,group,measure,value,n\nBM25,t > 1,R@10,0.5217,1669\nDPR,t > 1,R@10,,1669\n"
+    (tmp_path / "results" / "x" / "results.csv").write_text(rows, encoding="utf-8")
+    (tmp_path / "results" / "x" / "results.json").write_text(
+        '{"environment": {"commit": "0123456789ab"}}', encoding="utf-8"
+    )
+    cells = {
+        "x; BM25; t > 1; R@10": "R@10 0.522 (n 1,669, 0123456)",
+        "x; DPR; t > 1; R@10": "not run here",  # no value
+        "x; no such row; t > 1; R@10": "not run here",
+        "no such folder; BM25; t > 1; R@10": "not run here",
+    }
+    before = "".join(f"| <!-- state: {cell} -->old<!-- /state --> |" for cell in cells)
+    after = "".join(f"| <!-- state: {cell} -->{shown}<!-- /state --> |" for cell, shown in cells.items())
+    assert script.renewed(before) == after

@@ -67,8 +67,8 @@ def test_what_is_in_it(wheel: Path) -> None:
 
 def test_it_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)]
-    subprocess.run(install, check=True, capture_output=True)
+    install = ["-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(site), str(wheel)]
+    subprocess.run([sys.executable, *install], check=True, capture_output=True)
     (tmp_path / "smoke.py").write_text(SMOKE, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1"}
     ran = subprocess.run(

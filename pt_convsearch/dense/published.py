@@ -36,13 +36,15 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 def published_encoder(name: str, **options: Any) -> BiEncoder:
     """An encoder by a short name, with the pooling, the similarity and the lengths of its model card.
 
-    | name | what it is | what it reads |
-    |---|---|---|
-    | ance | ANCE on MS MARCO passages, ConvDR's teacher | a standalone question |
-    | contriever-msmarco | Contriever, fine-tuned on MS MARCO | a standalone question |
-    | dpr-nq | DPR on Natural Questions, CQR negatives of Kim & Kim | a standalone question |
-    | dragon-plus | Dragon+, two towers | a standalone question |
-    | dragon-multiturn | Dragon, fine-tuned on conversations, two towers | "user: …\\nagent: …\\nuser: …" |
+    ================== ======================================================== ==================================
+    name               what it is                                               what it reads
+    ================== ======================================================== ==================================
+    ance               ANCE on MS MARCO passages, ConvDR's teacher              a standalone question
+    contriever-msmarco Contriever, fine-tuned on MS MARCO                       a standalone question
+    dpr-nq             DPR on Natural Questions, CQR negatives of Kim & Kim     a standalone question
+    dragon-plus        Dragon+, two towers                                      a standalone question
+    dragon-multiturn   Dragon, fine-tuned on conversations, two towers          "user: …\\nagent: …\\nuser: …"
+    ================== ======================================================== ==================================
 
     What Dragon-multiturn reads is written by ``cs.form(cs.Speakers(cs.X, assistant="agent:"), sep="\\n")``. Its queries
     are cut on the left, as everywhere here, so that the current question stays.

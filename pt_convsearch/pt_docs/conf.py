@@ -12,6 +12,8 @@ import re
 import warnings
 from typing import Any
 
+from sphinx.util import inspect
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -57,8 +59,10 @@ def find_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, kind, full, node, content)
 
 
-def join_names(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Names of several options that go over a line's end are one line to napoleon: ``a, b,`` and ``c: what they do``."""
+def for_napoleon(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings as napoleon reads them: names of options on one line where ``a, b,`` and ``c: what`` were two."""
+    if what in ("attribute", "data", "property") and lines:
+        lines[0] = lines[0].replace(": ", " – ", 1)  # what stands before a colon would be taken for a type
     at = 0
     while at + 1 < len(lines):
         if NAMES.fullmatch(lines[at]) and lines[at + 1].startswith("    "):
@@ -67,7 +71,18 @@ def join_names(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
             at += 1
 
 
+def show_options(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """The options of a stage: PyTerrier's ``__new__`` takes anything, the constructor says what."""
+    if what != "class" or signature != "(*args, **kwargs)" or obj.__init__ is object.__init__:
+        return signature, returns
+    options = inspect.signature(obj.__init__, bound_method=True)
+    return inspect.stringify_signature(options, show_return_annotation=False, unqualified_typehints=True), returns
+
+
 def setup(app: Any) -> None:
     warnings.filterwarnings("ignore")  # those of libraries that autodoc imports
-    app.connect("autodoc-process-docstring", join_names, priority=400)  # napoleon's is 500
+    app.connect("autodoc-process-docstring", for_napoleon, priority=400)  # napoleon's is 500
+    app.connect("autodoc-process-signature", show_options)
     app.connect("missing-reference", find_public_name)
