@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyterrier as pt
 from _common import say
-from _qrecc_parts import WITH_REWRITE, encoder, groups, minilm
+from _qrecc_parts import WITH_REWRITE, encoder, minilm
+from _qrecc_parts import groups as every_group
 
 import pt_convsearch as cs
 from pt_convsearch.evaluation.study import Engine, dense_engine
@@ -28,10 +30,12 @@ class Data:
 
     Attributes:
         name: as it is called in the table.
-        topics, qrels: "test", and "train" and "dev" where there are such; test topics are judged ones only.
+        topics, qrels: "test", and "train" and "dev" where there are such. Test topics are the judged ones that begin a
+            conversation or have a gold rewrite, so that all rows are compared on the same questions.
         corpus: called for the documents.
         seen: whether histories say which document an answer came from, so that seen ones can be left out.
         answers: whether the collection is the conversations' own answers.
+        whole: all test topics.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Data:
     corpus: Callable[[], Iterable[dict[str, Any]]]
     seen: bool
     answers: bool
+    whole: pd.DataFrame
 
     @classmethod
     def read(cls, options: Any) -> Data:
@@ -64,12 +69,11 @@ class Data:
             raise SystemExit("the test questions have no gold rewrites (qrewrite) to compare with")
         if options.quick:
             topics = {split: frame.head({"train": 400}.get(split, 80)) for split, frame in topics.items()}
-        judged = topics["test"]["qid"].isin(qrels["test"]["qid"])
-        topics["test"] = topics["test"][judged].reset_index(drop=True)
+        whole, topics["test"] = topics["test"], compared(topics["test"], qrels["test"])
         seen = any(message.get("docno") for history in topics["test"]["qhistory"] for message in history)
         return cls(
             options.dataset or Path(options.data).name, topics, qrels, found["test"].get_corpus_iter, seen,
-            options.dataset is None,
+            options.dataset is None, whole,
         )  # fmt: skip
 
     @classmethod
@@ -81,8 +85,9 @@ class Data:
         number = pd.Series(pd.factorize(every["conversation_id"])[0], index=every.index)
         split = pd.cut(number, [-1, sizes[0] - 1, sizes[0] + sizes[1] - 1, sum(sizes)], labels=["train", "dev", "test"])
         topics = {name: every[split == name].reset_index(drop=True) for name in ("train", "dev", "test")}
+        whole, topics["test"] = topics["test"], compared(topics["test"], qrels)
         parted = {name: qrels[qrels["qid"].isin(frame["qid"])].reset_index(drop=True) for name, frame in topics.items()}
-        return cls("testbed", topics, parted, data.get_corpus_iter, True, False)
+        return cls("testbed", topics, parted, data.get_corpus_iter, True, False, whole)
 
     def golds(self, split: str) -> int:
         """How many questions with a history have a gold rewrite: what rewriters learn from."""
@@ -94,6 +99,19 @@ class Data:
         columns = ["qid", "query", "qhistory", "qrewrite"]
         found = {f"{split} topics": digest(topics[columns]) for split, topics in self.topics.items()}
         return found | {f"{split} qrels": digest(qrels) for split, qrels in self.qrels.items()}
+
+
+def groups(topics: pd.DataFrame, qrels: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of the table; without those that need whole conversations."""
+    found = every_group(topics, qrels)
+    return {name: mask for name, mask in found.items() if not name.endswith(" left")}
+
+
+def compared(topics: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """The judged questions that begin a conversation or have a gold rewrite."""
+    rewritten = topics["qrewrite"].map(lambda text: isinstance(text, str) and bool(text.strip()))
+    kept = topics["qid"].isin(qrels["qid"]) & (rewritten | ~later(topics))
+    return topics[kept].reset_index(drop=True)
 
 
 def later(topics: pd.DataFrame) -> pd.Series:

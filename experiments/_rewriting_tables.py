@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _qrecc_parts import WITH_REWRITE, groups
-from _rewriting_parts import Data
+from _rewriting_parts import WITH_REWRITE, Data, groups
 from _rows import Rows
 
 import pt_convsearch as cs
@@ -76,7 +75,7 @@ def _side_by_side(rewrites: pd.DataFrame) -> pd.DataFrame:
 def _oracle(data: Data) -> pd.DataFrame:
     """What knowing the conversation gives, with its answers in random order (expectation)."""
     topics, qrels = data.topics["test"], data.qrels["test"]
-    oracle, rows = ConversationOracle(topics, qrels), []
+    oracle, rows = ConversationOracle(data.whole, qrels), []
     for answers in ("all", "unseen"):
         expected = oracle.expected(topics, qrels, ["R@1", "R@10", "RR"], drop_seen=answers == "unseen")
         for group, mask in groups(topics, qrels).items():

@@ -78,6 +78,8 @@ class Experiment:
         self.data, self.index, self.engines, self.options = data, index, found, options
         self.models = options.models or options.out / "models"
         self.bm25 = found[0].retriever
+        #: what each engine finds for the history alone
+        self.alone: dict[str, pd.DataFrame] = {}
         #: what rewriters are rewarded for: passages that were shown already are no find
         self.rewarded = self.bm25 >> cs.DropSeen() if data.seen else self.bm25 % 100
         self.base: dict[str, Any] = {
@@ -148,7 +150,7 @@ class Experiment:
     def quretec(self) -> Made:
         stage = self._trained("quretec", lambda target: cs.train_quretec(
             self.data.topics["train"], init=starting_encoder(self.options.layers, self.models), out=target,
-            dev=self.data.topics.get("dev"), epochs=self.options.tagger_epochs, learning_rate=1e-4, max_length=200,
+            dev=self.data.topics.get("dev"), epochs=self.options.tagger_epochs, learning_rate=2e-4, max_length=160,
             seed=self.options.seed, trainer_options=SORTED,
         ), cs.QuReTeC)  # fmt: skip
         return Made(stage, self._note(f"MiniLM, {self.options.layers} layers", self.options.tagger_epochs))
@@ -285,7 +287,9 @@ class Experiment:
     ) -> pd.DataFrame:
         """How near the ranking is to that of the history alone, and what is left of it with another's question."""
         qrels = self.data.qrels["test"]
-        alone = (engine.system(NO_QUESTION))(compared)
+        if engine.name not in self.alone:
+            self.alone[engine.name] = engine.system(NO_QUESTION).transform(compared)
+        alone = self.alone[engine.name]
         mine = run[run["qid"].isin(compared["qid"])]
         seen = {"all": (mine, alone)}
         if self.data.seen:
@@ -316,7 +320,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--models", type=Path, metavar="DIR", help="OUT/models of another run, whose models are taken")
     add("--seed", type=int, default=1)
     add("--no-dense", action="store_true", help="only BM25")
-    add("--quick", action="store_true", help="80 test questions, two layers, one epoch, 3 steps by reward")
+    add("--quick", action="store_true", help="a few questions, two layers, one epoch, 3 steps by reward")
     add("--rows", help="rows to run, by name, separated by semicolons (default all)")
     add("--table-only", action="store_true", help="run nothing, write the tables of what is there")
     add("--conversations", default="640,60,100", metavar="N,N,N", help="train, dev, test of the testbed")
