@@ -136,7 +136,7 @@ class Experiment:
                 table = cs.Experiment({"HQE": stage(*setting) >> self.rewarded}, dev, qrels, [RR])
                 return float(table["All"].loc["HQE", "RR"])
 
-            topic, share, ambiguous = max(GRID, key=score)
+            topic, share, ambiguous = max(GRID[::7] if self.options.quick else GRID, key=score)
             write_json(known, {"topic": topic, "share": share, "ambiguous": ambiguous})
             where = "on dev"
         elif known.is_file():
