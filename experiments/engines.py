@@ -7,7 +7,8 @@ terms of our analyzer, so that what is left of the difference is formula ("ours,
 idf: its rows must be PISA's). ``agreement``: how much of our top 10 each
 engine shares. ``speed.csv``: queries of 6 and 470 terms over synthetic documents, rounds interleaved, ratio to ours
 (--speed-docs 0 leaves it out). Same k1 and b everywhere; Terrier's BM25 is another function and is so by intention.
-Terrier needs Java, and its jars in PYTERRIER_HOME where there is no network.
+Terrier needs Java, and its jars in PYTERRIER_HOME where there is no network. ``--engines anserini --quick`` is Lucene
+by way of pyserini, in a run of its own: it needs Java 21 or newer, and two libraries cannot share one Java machine.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pt_convsearch._stage import Stage
 from pt_convsearch.evaluation.report import environment, long_table, write_results
 from pt_convsearch.lexical import build_pisa_index
 
-ENGINES = ("ours", "pisa", "terrier")
+ENGINES = ("ours", "pisa", "terrier")  # and anserini, if asked for
 ROBERTSON = "ours, Robertson"
 FORMS = {"X_t": cs.X, "X_t\\q_t": cs.X - cs.CURRENT, "q_t": cs.CURRENT, "rewrite": cs.REWRITE}
 MEASURES = [RR, R @ 10, R @ 100, nDCG @ 10]
@@ -65,7 +66,7 @@ def built(
     """An engine's retriever over a collection.
 
     Args:
-        name: ours, pisa or terrier.
+        name: ours, pisa, terrier or anserini.
         corpus: dicts with docno and text.
         folder: where the index goes.
         raw: without the engine's own stop words and stemmer.
@@ -78,6 +79,13 @@ def built(
     if name == "pisa":
         settings = {"stemmer": "none", "stops": "none"} if raw else {}
         return cs.bm25(build_pisa_index(corpus, folder / "pisa", **settings), **options)
+    if name == "anserini":
+        from pyserini.index.lucene import LuceneIndexer
+
+        indexer = LuceneIndexer(str(folder / "lucene"))  # its stemmer and stop words leave spelt terms as they are
+        indexer.add_batch_dict([{"id": doc["docno"], "contents": doc["text"]} for doc in corpus])
+        indexer.close()
+        return cs.bm25(folder / "lucene", **options)
     settings = {"stemmer": None, "stopwords": None} if raw else {}
     pt.IterDictIndexer(str(folder / "terrier"), meta={"docno": 64}, **settings).index(corpus)  # longer ids are cut
     return cs.bm25(folder / "terrier", **options)
@@ -113,7 +121,7 @@ def speed(names: list[str], docs: int, queries: int, rounds: int, out: Path) -> 
 
 def main(argv: list[str] | None = None) -> None:
     parser = arguments(__doc__, data="the folder mtrag/mini", quick="the measuring of speed")
-    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=[*ENGINES, "anserini"])
     parser.add_argument("--speed-docs", type=int, default=100_000, help="synthetic documents, for speed")
     parser.add_argument("--speed-queries", type=int, default=16)
     parser.add_argument("--speed-rounds", type=int, default=3)

@@ -103,8 +103,25 @@ def test_lucene_ranks_as_ours(tmp_path) -> None:
     indexer.close()
     engine = cs.bm25(tmp_path / "l")
     ours = cs.BM25Index(tmp_path / "o").index(docs).bm25()
-    for query in ("dune sand", "dune dune sand worm"):  # lengths below 40 survive Lucene's byte exactly
+    for query in ("dune sand", "dune dune sand worm"):  # lengths up to 40 survive Lucene's byte exactly
         assert scores(engine, query) == pytest.approx(scores(ours, query), rel=1e-4)
+
+
+def test_lucenes_lengths_by_hand(tmp_path) -> None:
+    lucene = pytest.importorskip("pyserini.index.lucene", reason="Anserini's jar comes with pyserini: not installed")
+    # 51 words: 24 + 27, and of 27 (11011 in binary) four digits stay, 26: the length becomes 50; 11 words stay 11
+    docs = documents(f"dune {'sea ' * 50}", f"dune {'sand ' * 10}")
+    indexer = lucene.LuceneIndexer(str(tmp_path / "l"))
+    indexer.add_batch_dict([{"id": doc["docno"], "contents": doc["text"]} for doc in docs])
+    indexer.close()
+    idf = math.log(1 + 0.5 / 2.5)  # both of two documents
+    wanted = {d: idf / (1 + 0.9 * (0.6 + 0.4 * length / 31)) for d, length in (("d0", 50), ("d1", 11))}
+    engine = cs.bm25(tmp_path / "l")
+    assert scores(engine, "dune") == pytest.approx(wanted, abs=6e-5)  # Anserini rounds scores to four decimals
+    ours = scores(cs.BM25Index(tmp_path / "o").index(docs).bm25(), "dune")
+    assert ours["d0"] == pytest.approx(idf / (1 + 0.9 * (0.6 + 0.4 * 51 / 31)), rel=1e-5)
+    # by itself Lucene raises at more than 1,024 distinct terms
+    assert len(found(engine, " ".join(f"w{a}{b}{c}" for a in LETTERS for b in LETTERS for c in "abc") + " dune")) == 2
 
 
 # -- tokens
