@@ -358,12 +358,11 @@ def main(argv: list[str] | None = None) -> None:
     data = Data.read(options)
     say(f"{len(data.topics['test'])} judged test questions; " + ", ".join(
         f"{len(topics)} {split} questions" for split, topics in data.topics.items() if split != "test"))  # fmt: skip
-    with temporary() as folder:
-        index = cs.BM25Index(Path(folder) / "passages.bm25").index(data.corpus())
-        found = [] if options.table_only else engines(data, index, Path(folder), options)
-        rows = Rows(options.out / "rows")
-        if not options.table_only:
-            experiment = Experiment(data, index, found, options)
+    rows = Rows(options.out / "rows")
+    if not options.table_only:
+        with temporary() as folder:
+            index = cs.BM25Index(Path(folder) / "passages.bm25").index(data.corpus())
+            experiment = Experiment(data, index, engines(data, index, Path(folder), options), options)
             makers = experiment.rows()
             wanted = list(makers) if options.rows is None else [name.strip() for name in options.rows.split(";")]
             unknown = [name for name in wanted if name not in makers]
@@ -373,7 +372,7 @@ def main(argv: list[str] | None = None) -> None:
                 settings, make = makers[name]
                 rows.run(name, options.seed, {**experiment.base, **settings},
                          lambda name=name, make=make: experiment.score(name, make))  # fmt: skip
-        write_tables(options.out, rows, data)
+    write_tables(options.out, rows, data)
     say(f"written to {options.out}")
 
 
