@@ -269,7 +269,8 @@ def what_was_lost(error: Any) -> str:
         failure.add_note(f"(raised in worker {rank})")
         raise failure from None
     rank, failure = min(failures.items(), key=lambda item: (_is_peer(item[1]), item[0]))
-    return f"worker {rank} was lost ({first_line(failure)})"
+    what = "lost touch with another" if _is_peer(failure) else "was lost"
+    return f"worker {rank} {what} ({first_line(failure)})"
 
 
 def _is_loss(failure: BaseException) -> bool:

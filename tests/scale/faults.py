@@ -100,9 +100,19 @@ def reference(folder: Path) -> Any:
 
 
 def start_ray() -> Any:
+    """Ray gives itself 30 seconds to start: not enough where much else runs."""
+    import ray
+
     import pt_convsearch as cs
 
-    return cs.scale.connect(num_cpus=2, object_store_memory=100_000_000)
+    for left in range(9, -1, -1):
+        try:
+            return cs.scale.connect(num_cpus=2, object_store_memory=100_000_000)
+        except Exception:
+            ray.shutdown()
+            if not left:
+                raise
+    return None
 
 
 def encoded(folder: Path) -> None:
