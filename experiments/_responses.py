@@ -171,12 +171,16 @@ def e6(bench: Bench) -> Ranking:
 
 
 def _replier(bench: Bench) -> str:
+    from transformers import AutoTokenizer
+
     given, train = bench.options, bench.dialogues
-    context = cs.form(cs.X, max_tokens=given.max_query_length, tokenizer=given.encoder)(train)["query"]
+    init = given.seq2seq_init or seq2seq_start(bench)
+    tokenizer = AutoTokenizer.from_pretrained(init)
+    context = cs.form(cs.X, max_tokens=given.max_query_length, tokenizer=tokenizer)(train)["query"]
     turned = pd.DataFrame({"query": train["answer"], "qhistory": [[]] * len(train), "answer": context})
     folder = bench.folder("models", "e6-generated").with_name(f"replies-seed{bench.seed}")
     cs.train_resp2ctxt(
-        turned, "last_utterance", init=given.seq2seq_init or seq2seq_start(bench), out=folder,
+        turned, "last_utterance", init=init, out=folder,
         max_steps=given.seq2seq_steps, epochs=2, batch_size=given.seq2seq_batch_size,
         max_source_length=given.max_query_length, max_target_length=given.max_passage_length,
         learning_rate=given.seq2seq_learning_rate, warmup=0.05, seed=bench.seed,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,18 @@ def main(argv: list[str] | None = None) -> None:
     if options.dry_run:
         show_plan(bench)
         return
+    failed = []
     for seed in options.seeds:
         for name in options.rows:
             if ROWS[name].seeded or seed == options.seeds[0]:
-                run_row(bench, name, seed)
+                try:
+                    run_row(bench, name, seed)
+                except Exception:  # the other rows are worth their hours
+                    traceback.print_exc()
+                    failed.append(f"{name}, seed {seed}")
     write_tables(bench)
+    if failed:
+        raise SystemExit(f"failed, see above: {'; '.join(failed)}")
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
