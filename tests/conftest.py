@@ -36,6 +36,7 @@ def terrier() -> None:
     os.environ.update(PYTERRIER_HOME=str(home), TERRIER_VERSION="5.11", TERRIER_HELPER_VERSION="0.0.8")
     import pyterrier as pt
 
+    pt.java.mavenresolver.offline()
     pt.java.set_log_level("ERROR")
     pt.java.init()
 
