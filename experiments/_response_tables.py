@@ -63,6 +63,12 @@ def write_tables(bench: Bench) -> None:
         parts.append(f"{HEADS[judgment].format(n=n)} (n = {len(bench.topics):,}):\n\n{_markdown(table)}\n")
     missing = [row.title for row in ROWS.values() if row.title not in found]
     parts += [note(bench, missing), ""]
+    rates = judged(bench, found)
+    if rates is not None:
+        shown = tabulate(rates.set_index("sampler").round(2), headers="keys", tablefmt="pipe")
+        parts += [
+            f"E1: sampled negatives that somebody judged to be right after all (Wilson's interval, 0.95):\n\n{shown}\n"
+        ]
     out = bench.out
     with writing_text(out / "table.md") as handle:
         handle.write("\n".join(parts))
@@ -78,7 +84,6 @@ def write_tables(bench: Bench) -> None:
         for name, runs in found.items()
     }
     more: dict[str, Any] = {"notes": notes, "timings are": "seconds of the processor, all seeds"}
-    rates = judged(bench, found)
     if rates is not None:
         more["false negatives"] = rates.to_dict("records")
     write_results(out, frame, settings=settings, timings=timings, more=more)
@@ -157,7 +162,6 @@ def judged(bench: Bench, found: dict[str, Any]) -> pd.DataFrame | None:
     if not rates["judged"].sum():
         say(f"E1: fill in {sheet} and run again for the rates of false negatives")
         return None
-    print(rates.to_string(index=False))
     return rates
 
 
