@@ -21,6 +21,7 @@ from ir_measures import RR, R, nDCG
 import pt_convsearch as cs
 from pt_convsearch._files import open_text, writing_text
 from pt_convsearch.evaluation.report import long_table, write_results
+from pt_convsearch.negatives._texts import as_store
 from pt_convsearch.reranking import PUBLISHED_MODELS, baselines, interpolate
 
 #: what a re-ranker reads of a conversation: enough to know what it is about, short enough for a small model
@@ -44,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--index", type=Path, metavar="DIR", help="keep the BM25 index here (default: a temporary one)")
     add("--model", action="append", default=[], metavar="NAME=MODEL", help="a model behind a name of DL-HARD's tables: "
         + "; ".join(f"{name}={model}" for name, model in PUBLISHED_MODELS.items()))  # fmt: skip
+    add("--fine-tune", action="append", default=[], metavar="NAME=INIT", help="train a re-ranker from INIT, "
+        "cross-validated over DL-HARD's folds: three to train on, one to select on, one to test on")  # fmt: skip
+    add("--max-steps", type=int, metavar="N", help="of a fine-tuning, in place of --epochs")
     add("--depth", type=int, default=100, help="how many results are re-ranked (default 100)")
     add("--stand-in", metavar="NAME", help="conversations in place of DL-HARD: a folder such as qrecc-dev2k, "
         "or testbed, cast21-mini, mtrag-mini/human with --data; small models are trained from MiniLM")  # fmt: skip
@@ -83,10 +87,71 @@ def write_runs(args: argparse.Namespace, data: Any) -> Path:
                 handle.writelines(
                     f"{qid} Q0 {docno} {rank + 1} {score:.9g} {name}\n" for qid, docno, rank, score in rows
                 )
-    missing = [name for name in PUBLISHED_MODELS if name not in models]
+        for name, init in pairs_of(args.fine_tune):
+            for first in ("BM25", "BM25+RM3"):
+                fine_tuned(args, data, index, name, init, first, folder)
+    tuned = [name for name, _ in pairs_of(args.fine_tune)]
+    missing = [name for name in PUBLISHED_MODELS if name not in models and name not in tuned]
     if missing:
         say(f"not run here, for want of a model: {', '.join(missing)} (--model NAME=MODEL)")
     return folder
+
+
+def write_run(found: pd.DataFrame, target: Path, tag: str) -> None:
+    """TREC's six columns."""
+    rows = zip(found["qid"], found["docno"], found["rank"], found["score"], strict=True)
+    with writing_text(target) as handle:
+        handle.writelines(f"{qid} Q0 {docno} {rank + 1} {score:.9g} {tag}\n" for qid, docno, rank, score in rows)
+
+
+def fine_tuned(
+    args: argparse.Namespace, data: Any, index: cs.BM25Index, name: str, init: str, first: str, folder: Path
+) -> None:
+    """A re-ranker that is trained, selected and tested in rotation over the folds; epochs are selected on dev as well.
+
+    On documents PARADE reads whole ones; a cross-encoder is trained on the windows of relevant documents against the
+    windows of others (Dai and Callan, 2019), and searched as MaxP.
+    """
+    parade = name.startswith("PARADE")
+    windows = cs.reranking.SlidingWindow(length=150, stride=75, max_passages=8)
+    by_window = args.task == "doc" and not parade
+    system = f"{first}+{name}" + ("-MaxP" if by_window else "")
+    target = folder / f"{system}.run"
+    if target.is_file():
+        say(f"{system}: done before")
+        return
+    say(f"{system}, fine-tuned over the folds")
+    topics, qrels = data.get_topics(), data.get_qrels()
+    found = baselines(index, task=args.task, num_results=args.depth)[first] >> index.text_loader()
+    store = as_store(index.text_loader())
+    docnos = pd.Series(list(dict.fromkeys([*qrels["docno"], *found(topics)["docno"]])))
+    places = store.rows(docnos)
+    documents = pd.DataFrame({"docno": docnos[places >= 0], "text": store.texts(places[places >= 0])})
+    train = cs.train_parade if parade else cs.train_cross_encoder
+
+    def make(split: Any) -> dict[str, pt.Transformer]:
+        judged, corpus, miner = split.train[1], documents, found
+        judged = judged.assign(label=(judged["label"] >= 2).astype(int))  # relevant, as the measures have it
+        if by_window:
+            corpus, miner = windows.transform(documents), found >> windows
+            part_of = corpus["docno"].str.rsplit("%p", n=1).str[0]
+            named = pd.DataFrame({"docno": part_of, "window": corpus["docno"]})
+            judged = judged.merge(named, on="docno").assign(docno=lambda frame: frame["window"])
+        pairs = cs.training_pairs(
+            split.train[0], judged, corpus, form=cs.CURRENT, negatives=miner, num_negatives=3, pool=100,
+            seed=args.seed, out=split.folder / "pairs",
+        )  # fmt: skip
+        options: dict[str, Any] = {"epochs": args.epochs, "max_steps": args.max_steps, "seed": args.seed}
+        candidates: dict[str, pt.Transformer] = {}
+        for rate in (1e-5, 3e-5):
+            model = train(pairs, init=init, out=split.folder / f"rate-{rate:g}", learning_rate=rate, **options)
+            scorer = windows >> model >> cs.reranking.AggregatePassages("max") if by_window else model
+            candidates[f"rate {rate:g}"] = found >> scorer
+        return candidates
+
+    done = cs.cross_validate(make, topics, qrels, data.folds(), metric="nDCG@10", out=folder.parent / "folds" / system)
+    write_run(done.run, target, system)
+    print(done.choices.to_markdown(index=False))
 
 
 def pairs_of(given: Iterable[str]) -> list[tuple[str, str]]:

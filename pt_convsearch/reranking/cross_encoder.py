@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._files import PathLike
+from .._files import PathLike, json_or_none
 from ..dense.encoding import autocast, has_bf16, longest, text_module
 from .reading import encode_pairs
 from .reranker import Reranker, check_sizes, former
@@ -42,8 +43,9 @@ class CrossEncoder(Reranker):
             "cross-encoder/ms-marco-electra-base", "cross-encoder/ms-marco-MiniLM-L6-v2".
         form: what is read as the question: parts (``cs.X``) or a former (``cs.form(cs.X, sep=("[U]", "[T]"))``, with
             :class:`Speakers` for who says what); None: the query of the row. The column ``query`` stays as it is.
-        max_length: tokens of question and passage together; None: the model's limit, 512 at most.
-        max_query_length: tokens of the question; None: what the passage leaves, at least half.
+        max_length: tokens of question and passage together; None: as ``cs.train_cross_encoder`` trained it, else the
+            model's limit, 512 at most.
+        max_query_length: tokens of the question; None: as trained, else what the passage leaves, at least half.
         batch_size: pairs in a batch; None: 8 on a CPU, by tokens on a GPU.
         text_field: the column of the passage's text.
         title_field: the column of its title; None: titles are not read.
@@ -98,6 +100,7 @@ class CrossEncoder(Reranker):
         self._loaded: sentence_transformers.CrossEncoder | None = None
         self._hash: str | None = None
         check_sizes(max_length=max_length, max_query_length=max_query_length, batch_size=batch_size)
+        self._trained = _trained(model)
         self._load()
 
     def _load(self) -> sentence_transformers.CrossEncoder:
@@ -116,7 +119,10 @@ class CrossEncoder(Reranker):
     def _length(self) -> int:
         module = text_module(self._load(), "query")  # type: ignore[arg-type]
         limit = None if module is None else longest(module)
-        return min(self.max_length or _LONGEST, limit or 10**9)
+        return min(self.max_length or self._trained.get("max_length") or _LONGEST, limit or 10**9)
+
+    def _query_length(self) -> int | None:
+        return self.max_query_length or self._trained.get("max_query_length")
 
     def _uses_bf16(self) -> bool:
         import torch
@@ -140,7 +146,7 @@ class CrossEncoder(Reranker):
 
     def _encode(self, rows: Sequence[Texts]) -> tuple[dict[str, list[Any]], np.ndarray]:
         tokenizer = text_module(self._load(), "query").tokenizer  # type: ignore[arg-type]
-        return encode_pairs(tokenizer, rows, self._length(), self.max_query_length)
+        return encode_pairs(tokenizer, rows, self._length(), self._query_length())
 
     def _forward(self, features: dict[str, list[Any]]) -> np.ndarray:
         import torch
@@ -173,7 +179,7 @@ class CrossEncoder(Reranker):
 
         if self._hash is None or self._loaded is not None:
             self._hash = content_key(
-                "cross-encoder", model_hash(self._load()), self._length(), self.max_query_length, self._uses_bf16()
+                "cross-encoder", model_hash(self._load()), self._length(), self._query_length(), self._uses_bf16()
             )
         return self._hash
 
@@ -190,6 +196,14 @@ class CrossEncoder(Reranker):
         self._settings_key()
         named = isinstance(self.model, str | os.PathLike)
         return {**self.__dict__, "_loaded": None} if named else dict(self.__dict__)
+
+
+def _trained(model: Any) -> dict[str, Any]:
+    """The lengths that ``cs.train_cross_encoder`` left beside the model; {} for any other."""
+    if not isinstance(model, str | os.PathLike):
+        return {}
+    found = json_or_none(Path(model).expanduser() / "training.json")
+    return found if isinstance(found, dict) and found.get("task") == "cross-encoder" else {}
 
 
 def load_cross_encoder(model: Any, device: Any = None) -> sentence_transformers.CrossEncoder:

@@ -215,6 +215,8 @@ def starting_cross_encoder(
             folder, local = resolve(init)
             with silent():
                 model = Model(folder, num_labels=1, device=str(place), local_files_only=local)
+    if model.num_labels > 2:
+        raise ValueError(f"init={str(init)[:100]!r} has {model.num_labels} labels: a re-ranker has one or two")
     if separators:
         learn_tokens(text_module(model, "query"), separators)
     if model.num_labels == 1:

@@ -364,3 +364,44 @@ def test_systems_are_run_and_scored(script, realdata, tmp_path, capsys):
         script.main([*given, "--systems", "BM25+T5", "--out", str(out)])
     with pytest.raises(SystemExit, match="--model GPT=x"):
         script.main([*given, "--systems", "all", "--model", "GPT=x", "--out", str(out)])
+
+
+@pytest.mark.parametrize(("task", "name"), [("passage", "BERT"), ("doc", "BERT"), ("doc", "PARADE-BERT")])
+def test_fine_tuned_over_the_folds(script, realdata, tmp_path, monkeypatch, capsys, task, name):
+    """Two folds of the five, one step, a tiny BERT: what is trained, selected and written."""
+    from tests.reranking.conftest import write_bert
+
+    systems = sys.modules["_dl_hard_systems"]
+    data = script.cs.dataset(f"dl-hard/{task}", path=realdata / "dl-hard")
+    folds = data.folds()
+    kept = {number: folds[number] for number in (1, 2, 3)}
+    topics, qrels = data.get_topics(), data.get_qrels()
+    topics = topics[topics["fold"] <= 3].reset_index(drop=True)
+    qrels = qrels[qrels["qid"].isin(topics["qid"])]
+    texts = dict(zip(topics["qid"], topics["query"], strict=True))
+    docs = {row.docno: texts[row.qid] + f" w{row.label} w{n % 90}" for n, row in enumerate(qrels.itertuples())}
+    index = script.cs.BM25Index(tmp_path / "i.bm25").index({"docno": d, "text": t} for d, t in docs.items())
+
+    class Part:
+        def get_topics(self):
+            return topics
+
+        def get_qrels(self):
+            return qrels
+
+        def folds(self):
+            return kept
+
+    args = script.parse(
+        ["--task", task, "--systems", "BM25", "--max-steps", "1", "--depth", "10", "--out", str(tmp_path)]
+    )
+    (tmp_path / "runs").mkdir()
+    init = write_bert(tmp_path / "bert", head=False)
+    systems.fine_tuned(args, Part(), index, name, init, "BM25", tmp_path / "runs")
+    suffix = "-MaxP" if task == "doc" and name == "BERT" else ""
+    run = script.read_run(tmp_path / "runs" / f"BM25+{name}{suffix}.run")
+    assert set(run["qid"]) == set(topics["qid"])
+    assert run.groupby("qid").size().max() == 10
+    assert set(run["docno"]) <= set(docs)
+    shown = capsys.readouterr().out
+    assert shown.count("rate 1e-05") == shown.count("rate 3e-05") == 3

@@ -147,7 +147,7 @@ def test_it_learns_selects_saves_and_is_not_done_again(
     frame = candidates(collection).merge(pd.DataFrame(collection.corpus), on="docno")
     frame = frame.merge(cs.form(cs.X)(collection.topics)[["qid", "query"]], on="qid")
     table = cs.Experiment(
-        {"trained": stage(frame), "opened": cs.CrossEncoder(out, max_length=24)(frame)},
+        {"trained": stage(frame), "opened": cs.CrossEncoder(out)(frame)},
         collection.topics, collection.qrels, ["RR"],
     )  # fmt: skip
     assert table["All"]["RR"].tolist() == pytest.approx([max(measured.values())] * 2, abs=0.02)
@@ -158,6 +158,8 @@ def test_it_learns_selects_saves_and_is_not_done_again(
     theirs = float(CrossEncoder(str(out), device="cpu").predict([(row["query"], row["text"])])[0])
     assert stage(frame.head(1))["score"][0] == pytest.approx(theirs, abs=0.05)
 
+    assert cs.CrossEncoder(out) == stage  # the lengths are those of the training
+    assert cs.CrossEncoder(out, max_query_length=3) != stage
     before = weights(out)
     cs.train_cross_encoder(pairs, **{**options, "callbacks": [StopAfter(0)]})  # would stop at once
     assert same(weights(out), before)
