@@ -160,9 +160,8 @@ def e6(bench: Bench) -> Ranking:
     """Replies by ``--generator``; by default a model that was trained on the same dialogues the other way round."""
     given = bench.options
     model = given.generator or _replier(bench)
-    # one more than is needed: a reply that is the gold's text is dropped
     miner = cs.negatives.GeneratedNegatives(
-        model, num_results=given.negatives + 1, seed=bench.seed, max_new_tokens=given.max_passage_length,
+        model, num_results=given.negatives, seed=bench.seed, max_new_tokens=given.max_passage_length,
         max_input_length=given.max_query_length,
     )  # fmt: skip
     replies = miner.documents(cs.form(cs.X)(bench.train))
