@@ -133,6 +133,18 @@ def test_long_and_odd_contexts(task: cs.topics.Task, index: cs.BM25Index) -> Non
     assert set(found["qid"]) == {"1"}
 
 
+def test_fusion_is_tuned_on_held_out_contexts(task: cs.topics.Task, index: cs.BM25Index) -> None:
+    """Of the two pipelines one ranks upside down: the weight goes to the other."""
+    wrong = cs.form(cs.X) >> index.bm25() >> pt.apply.doc_score(lambda row: -row["score"])
+    hybrid = cs.reranking.interpolate(wrong, cs.form(cs.X) >> index.bm25(), weights=[0.5, 0.5])
+    dev, test = task.topics.head(18), task.topics.tail(18).reset_index(drop=True)
+    grid = {hybrid: {"weights": [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]}}
+    tuned = pt.GridSearch(hybrid, grid, dev, task.qrels, "recip_rank", verbose=False)
+    assert list(tuned.weights) == [0.1, 0.9]
+    table = cs.Experiment([tuned, wrong], test, task.qrels, [RR], names=["tuned", "wrong"])
+    assert table.loc["tuned", ("All", "RR")] > table.loc["wrong", ("All", "RR")]
+
+
 # -- the experiment
 
 
