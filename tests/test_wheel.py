@@ -50,6 +50,12 @@ def wheel(tmp_path_factory) -> Path:
     return built
 
 
+def test_one_version_everywhere() -> None:
+    assert f"\nversion: {cs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    newest = next(line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:3] == "## ")
+    assert newest.split()[1] == cs.__version__
+
+
 def test_what_is_in_it(wheel: Path) -> None:
     assert wheel.name == f"pt_convsearch-{cs.__version__}-py3-none-any.whl"
     assert wheel.stat().st_size < 5_000_000
