@@ -200,8 +200,9 @@ def _dense(known: dict[str, Any], n: int, dim: int, cores: int, questions: int) 
     step = "dense, exact"
     runs = known["runs"]["dense_search"]
     query, because = _at(runs, "ms_per_query", n)
-    query *= dim / runs[0]["dim"]
-    because += f", {runs[0]['dim']} dimensions, batches of {runs[0]['queries']}, one core; times {dim}/{runs[0]['dim']}"
+    run = _largest(known, "dense_search")
+    query *= dim / run["dim"]
+    because += f", {run['dim']} dimensions, batches of {run['queries']}, one core; times {dim}/{run['dim']}"
     beyond = _kind(n, runs)
     hours = query * questions / cores / 3.6e6
     paper = f"search x questions (paper: {PAPER_SEARCH_HOURS:.0f} h)"
@@ -221,7 +222,7 @@ def _largest(known: dict[str, Any], step: str) -> dict[str, Any]:
     runs = known["runs"].get(step)
     if not runs:
         raise ValueError(f"nothing was measured for {step!r}: experiments/bench/scale.py does")
-    return max(runs, key=lambda run: (run["passages"], run["workers"]))
+    return max(runs, key=lambda run: (run["passages"], run.get("workers", 1)))
 
 
 def _at(runs: list[dict[str, Any]], name: str, n: int) -> tuple[float, str]:
