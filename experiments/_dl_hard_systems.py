@@ -243,7 +243,7 @@ class StandIn:
 
         suffix = "-MaxP" if args.task == "doc" else ""
         for start in ("BM25", "BM25+RM3"):
-            note = f"{small}, {args.train_questions} questions, {args.epochs} epoch{"s" * (args.epochs > 1)}, BM25's negatives"
+            note = f"{small}, {args.train_questions} questions, {args.epochs} epochs, BM25's negatives"
             found[f"{start}+MiniLM{suffix}"] = (note, with_model("MiniLM", f"{start}+MiniLM{suffix}"))
             if args.task == "doc":
                 found[f"{start}+PARADE-MiniLM"] = (note, with_model("PARADE-MiniLM", f"{start}+PARADE-MiniLM"))
