@@ -98,7 +98,8 @@ def renewed(text: str) -> str:
         if match["kind"] == "speed":
             return match[1] + speed(match["source"]) + match[5]
         if match["kind"] == "text":
-            return match[1] + (HERE / "results" / match["source"]).read_text(encoding="utf-8") + match[5]
+            text = (HERE / "results" / match["source"]).read_text(encoding="utf-8")
+            return match[1] + re.sub(r"\A# .*\n+", "", text) + match[5]  # a page has its own title
         return match[1] + table(match["source"], match["measures"].strip().split(", ")) + match[5]
 
     return STATE.sub(lambda match: match[1] + state(match["cell"]) + match[3], MARKER.sub(block, text))
