@@ -244,7 +244,7 @@ def model_hash(model: sentence_transformers.CrossEncoder) -> str:
 
     from ..dense.weights import _bytes, tower_hash
 
-    state = hashlib.sha256(tower_hash(model).encode())  # type: ignore[arg-type]
+    state = hashlib.sha256(tower_hash(model).encode())
     for name, tensor in sorted(model.state_dict().items()):
         if ".pooler." in name:
             state.update(name.encode() + _bytes(tensor))

@@ -131,7 +131,7 @@ def train_parade(
         "precision": precision_of(precision, device),
         "metric": None if evaluator is None else evaluator.metric,
         "pairs": pairs.fingerprint,
-        "init": tower_hash(network),  # type: ignore[arg-type]
+        "init": tower_hash(network),
         "dev": None if evaluator is None else evaluator.digest(),
         "epochs": epochs if max_steps is None else None,
         "trainer_options": {name: str(value) for name, value in (trainer_options or {}).items()},
