@@ -49,7 +49,7 @@ def test_weights_are_those_of_the_paper(encoder: cs.SparseEncoder, masked: str) 
     assert found.shape == (6, len(WORDS))
     for row, text in enumerate(TEXTS):
         expected = reference(masked, text) if text.strip() else np.zeros(len(WORDS))
-        np.testing.assert_allclose(found[row].toarray()[0], expected, atol=1e-5)
+        np.testing.assert_allclose(found[row].toarray()[0], expected, atol=1e-4)
     assert (encoder.encode_docs(TEXTS) != found).nnz == 0  # one model for both sides
     assert encoder.encode_queries([]).shape == (0, len(WORDS))
     dicts = encoder.dicts(found)
@@ -62,13 +62,13 @@ def test_weights_are_those_of_the_paper(encoder: cs.SparseEncoder, masked: str) 
 def test_queries_are_cut_on_the_left_and_terms_are_pruned(masked: str) -> None:
     short = cs.SparseEncoder(masked, max_query_length=4, max_passage_length=4, bf16=False, device="cpu")
     long = "who wrote dune cat dog"
-    np.testing.assert_allclose(short.encode_queries([long]).toarray()[0], reference(masked, "cat dog"), atol=1e-5)
-    np.testing.assert_allclose(short.encode_docs([long]).toarray()[0], reference(masked, "who wrote"), atol=1e-5)
+    np.testing.assert_allclose(short.encode_queries([long]).toarray()[0], reference(masked, "cat dog"), atol=1e-4)
+    np.testing.assert_allclose(short.encode_docs([long]).toarray()[0], reference(masked, "who wrote"), atol=1e-4)
     assert short.cut == {"query": 1, "passage": 1}
     pruned = cs.SparseEncoder(masked, max_query_terms=3, max_passage_terms=5, bf16=False, device="cpu")
     whole = reference(masked, long)
     kept = pruned.encode_queries([long]).toarray()[0]
-    assert sorted(kept[kept > 0], reverse=True) == pytest.approx(sorted(whole, reverse=True)[:3], abs=1e-5)
+    assert sorted(kept[kept > 0], reverse=True) == pytest.approx(sorted(whole, reverse=True)[:3], abs=1e-4)
     assert pruned.encode_docs([long]).nnz == 5
 
 
@@ -179,7 +179,7 @@ def test_queries_looked_up_by_token(masked: str, tmp_path: Path) -> None:
     expected = {word: float(WORDS.index(word)) for word in ("dune", "cat")}
     assert {WORDS[term]: found[0, term] for term in np.flatnonzero(found[0]) if WORDS[term][0] != "["} == expected
     assert not found[1].any()
-    np.testing.assert_allclose(encoder.encode_docs(["a cat"]).toarray()[0], reference(masked, "a cat"), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_docs(["a cat"]).toarray()[0], reference(masked, "a cat"), atol=1e-4)
     index = cs.ImpactIndex(tmp_path / "i", encoder).index([{"docno": "d", "text": "a cat"}])
     weighed = [WORDS[term] for term in encoder.encode_docs(["a cat"]).indices if WORDS[term].isalpha()]
     query = " ".join(["dune", *weighed[:5]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 
 import numpy as np
@@ -11,15 +12,23 @@ import pt_convsearch as cs
 from pt_convsearch.evaluation.cost import Cost
 
 
+def fresh(mebibytes: int) -> mmap.mmap:
+    """So much memory of the system's own, touched: what an allocator hands out may have been resident before."""
+    block = mmap.mmap(-1, mebibytes * 2**20)
+    for _ in range(mebibytes):
+        block.write(b"x" * 2**20)
+    return block
+
+
 def test_a_step_takes_the_time_and_memory_that_it_took() -> None:
     meter = cs.CostMeter(interval=0.002)
     with meter.measure("indexing", items=50) as sleeping:
         time.sleep(0.2)
     with meter.measure("mining", unit="questions") as filling:
-        block = np.ones(40 * 2**20 // 8)  # 40 MiB, touched
+        block = fresh(40)
         time.sleep(0.02)
-        filling.items = int(block[0])
-        del block
+        filling.items = 1
+        block.close()
     assert [cost.step for cost in meter.costs] == ["indexing", "mining"]
     assert 0.2 <= sleeping.seconds < 2
     assert sleeping.cpu_seconds < 0.1  # asleep, the processor had nothing to do but look at the memory
@@ -31,9 +40,9 @@ def test_a_step_takes_the_time_and_memory_that_it_took() -> None:
 def test_nested_steps_have_peaks_of_their_own_and_failed_ones_are_not_kept() -> None:
     meter = cs.CostMeter(interval=0.002)
     with meter.measure("outer") as outer:
-        block = np.ones(40 * 2**20 // 8)
+        block = fresh(40)
         time.sleep(0.02)
-        del block
+        block.close()
         with meter.measure("inner") as inner:
             time.sleep(0.01)
     assert outer.peak_memory - inner.peak_memory > 30

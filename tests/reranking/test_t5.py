@@ -49,8 +49,10 @@ def test_score_is_the_log_softmax_over_true_and_false(mono, t5, results) -> None
 def test_as_pyterrier_t5(mono, t5, results) -> None:
     """Their stage one input at a time, where padding puts nothing between the text and the prompt."""
     import torch
-    from pyterrier_t5 import MonoT5ReRanker
     from transformers import AutoTokenizer, T5ForConditionalGeneration
+
+    pyterrier_t5 = pytest.importorskip("pyterrier_t5", reason="pyterrier-t5 is not installed")
+    MonoT5ReRanker = pyterrier_t5.MonoT5ReRanker
 
     theirs: Any = MonoT5ReRanker.__new__(MonoT5ReRanker)
     theirs.verbose, theirs.batch_size, theirs.device, theirs.text_field = False, 1, torch.device("cpu"), "text"
