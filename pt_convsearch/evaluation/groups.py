@@ -65,7 +65,10 @@ def _breakdowns(by: By) -> list[Any]:
 
 def _by_column(topics: pd.DataFrame, column: str) -> dict[str, np.ndarray]:
     if column not in topics.columns:
-        raise ValueError(f"by={column!r}: topics have no such column (found {list(topics.columns)})")
+        raise ValueError(
+            f"by={column!r}: topics have no such column (found {list(topics.columns)}); name one of these, give "
+            "{name: mask}, leave by= out, or add the column (cs.QuestionTypes derives types of questions)"
+        )
     values = topics[column]
     missing = (values.isna() | (values.astype(object) == "")).to_numpy(dtype=bool)
     if isinstance(values.dtype, pd.CategoricalDtype):

@@ -201,6 +201,20 @@ def test_topics_files_and_other_names(tmp_path: Path) -> None:
     assert found["BM25, unseen X_t", "t > 1", "R@1"] == 1.0
 
 
+def test_single_messages_are_brought_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An export of a database: a message a line, conversations mixed."""
+    by_turn = [[(one["id"], message) for message in one["messages"]] for one in LOG]
+    lines = [{"thread": name, **message} for row in zip(*by_turn, strict=True) for name, message in row]
+    found = run(tmp_path, lines, "--columns", "thread=conversation_id")["value"]
+    (tmp_path / "whole").mkdir()
+    pd.testing.assert_series_equal(found, run(tmp_path / "whole", LOG)["value"])
+    capsys.readouterr()
+    run(tmp_path, lines, status=2)
+    assert "single messages; say which field names their conversation" in capsys.readouterr().err
+    run(tmp_path, [{**lines[0], "thread": None}, *lines[1:]], "--columns", "thread=conversation_id", status=2)
+    assert "message 1 has no conversation_id" in capsys.readouterr().err
+
+
 def test_dialogues_of_named_speakers(tmp_path: Path) -> None:
     dialogue = [("bot", "Hello"), ("ann", "one"), ("bot", "alpha first"), ("ann", "two"), ("bot", "alpha second")]
     log = [
