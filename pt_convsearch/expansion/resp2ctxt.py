@@ -20,9 +20,9 @@ from pt_convsearch.topics.checks import first_three
 from .model import load, trained_lengths
 
 if TYPE_CHECKING:
+    from pt_convsearch._content_cache import ContentCache
     from pt_convsearch.rewriting.models import Generator
 
-    from .cache import ExpansionCache
     from .sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -194,15 +194,16 @@ class Resp2Ctxt(Stage):
 
         generator = self._load()[0]
         cache = self._cache()
-        known = {} if cache is None else cache.find(wanted)
-        fresh = [source for source in wanted if source not in known]
+        known: dict[str, list[str]] = {}
         if cache is not None:
+            known = {text: texts for (text,), texts in cache.find([(text,) for text in wanted]).items()}
             logger.info("%d of %d texts were in %s", len(known), len(wanted), cache.path)
+        fresh = [source for source in wanted if source not in known]
         with tqdm(total=len(fresh), desc="expanding", unit="text", disable=not self.verbose) as bar:
             for rows, said in generate(generator, fresh, self._sampling(), batch_size=self.generation_batch_size):
                 found = [(fresh[row], [text for text in texts if text]) for row, texts in zip(rows, said, strict=True)]
                 if cache is not None:
-                    cache.add(found)
+                    cache.add(((text,), texts) for text, texts in found)
                 known.update(found)
                 bar.update(len(found))
         empty = [source for source in fresh if not known[source]]
@@ -233,12 +234,12 @@ class Resp2Ctxt(Stage):
         settings = [self._load()[1], *vars(self._sampling()).values()]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
-    def _cache(self) -> ExpansionCache | None:
+    def _cache(self) -> ContentCache | None:
         if self.cache is None:
             return None
-        from .cache import ExpansionCache
+        from pt_convsearch._content_cache import ContentCache
 
-        return ExpansionCache(self.cache, self.fingerprint())
+        return ContentCache(self.cache, self.fingerprint(), what="expansions")
 
     # -- identity
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._content_cache import Texts
 from .._files import PathLike, json_or_none
 from ..dense.encoding import autocast, has_bf16, longest, text_module
 from .reading import encode_pairs
 from .reranker import Reranker, check_sizes, former
-from .score_cache import Texts
 
 if TYPE_CHECKING:
     import sentence_transformers

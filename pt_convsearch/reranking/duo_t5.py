@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
+from .._content_cache import Texts
 from .._files import PathLike
 from .reading import FIXED, PASSAGE, QUESTION, Piece
-from .score_cache import Texts
 from .true_or_false import TrueOrFalse
 
 Aggregation = Literal["sym-sum", "sym-log-sum", "sum", "log-sum", "binary"]

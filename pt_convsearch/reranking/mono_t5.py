@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._content_cache import Texts
 from .._files import PathLike
 from .reading import FIXED, PASSAGE, QUESTION, Piece
-from .score_cache import Texts
 from .true_or_false import TrueOrFalse
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from .._content_cache import Texts
 from .._files import PathLike
 from ..dense.encoding import _batches, autocast, has_bf16
 from .passages import windows
 from .reading import encode_pairs
 from .reranker import Reranker, check_sizes, former
-from .score_cache import Texts
 
 if TYPE_CHECKING:
     from .parade_model import ParadeNetwork

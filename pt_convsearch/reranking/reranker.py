@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
+from .._content_cache import ContentCache, Texts
 from .._files import PathLike
 from .._results import ranked
 from .._stage import Stage
@@ -19,7 +20,6 @@ from ..forming import Parts
 from ..forming import form as make_form
 from ..lexical.rm3 import TOPIC_COLUMNS
 from ..topics.checks import as_ids, first_three
-from .score_cache import ScoreCache, Texts
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Reranker(Stage):
         from tqdm.auto import tqdm
 
         distinct = list(dict.fromkeys(rows))
-        cache = None if self.cache is None else ScoreCache(self.cache, self._settings_key())
+        cache = None if self.cache is None else ContentCache(self.cache, self._settings_key(), what="scores")
         known: dict[Texts, float] = {} if cache is None else cache.find(distinct)
         missing = [row for row in distinct if row not in known]
         if cache is not None:
@@ -191,8 +191,8 @@ def check_sizes(**sizes: int | None) -> None:
             raise ValueError(f"{name}={size}: at least 1")
 
 
-def _keep(cache: ScoreCache, pending: list[tuple[Texts, float]]) -> None:
-    cache.add((row, score) for row, score in pending if np.isfinite(score))
+def _keep(cache: ContentCache, pending: list[tuple[Texts, float]]) -> None:
+    cache.add((row, float(score)) for row, score in pending if np.isfinite(score))
     pending.clear()
 
 

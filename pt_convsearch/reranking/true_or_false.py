@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from .._content_cache import Texts
 from .._files import PathLike
 from ..dense.encoding import autocast, has_bf16
 from ..rewriting.models import Generator, load_generator
 from .reading import Piece, encode_templates
 from .reranker import Reranker, check_sizes, former
-from .score_cache import Texts
 
 
 class TrueOrFalse(Reranker):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyterrier as pt
 from transformers import PrinterCallback
 
-from pt_convsearch import _files
 from pt_convsearch.negatives import TrainingPairs
 
+from .arguments import measured_before, one_gpu, steps_per_epoch, usual_arguments, usual_callbacks
 from .data import Collator, EpochBatches, Examples
 from .refresh import Refresh
-from .runs import BEFORE, CURVE
 from .selection import DevRetrieval, encoder_of
-from .trainer import Curve, LastStep, PairsTrainer, Patience
+from .trainer import PairsTrainer
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -101,24 +98,18 @@ def assemble(
     resume: str | None,
 ) -> PairsTrainer:
     """The trainer of whatever is trained: curve, selection on dev, patience, and checkpoints that are whole."""
-    args = _arguments(model, settings, batches, work, evaluator, num_workers, options, verbose)
     before = None
     if evaluator is not None and settings["processes"] == 1:
-        before = _before(evaluator, model, work, resume)
-    extra: list[Any] = [Curve(work / CURVE, before), *callbacks]
-    if evaluator is not None:
-        extra.append(LastStep())
-    if settings["patience"] is not None:
-        extra.append(Patience(early_stopping_patience=settings["patience"]))
+        before = measured_before(lambda: evaluator(model), work, resume)
     trainer = PairsTrainer(
         batches=batches,
         model=model,
-        args=args,
+        args=_arguments(model, settings, batches, work, evaluator, num_workers, options, verbose),
         train_dataset=examples,
         loss=loss,
         evaluator=evaluator,
         data_collator=collator,
-        callbacks=extra,
+        callbacks=[*usual_callbacks(settings, work, before, selecting=evaluator is not None), *callbacks],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -127,7 +118,7 @@ def assemble(
 def _arguments(
     model: Any,
     settings: dict[str, Any],
-    batches: Any,
+    batches: EpochBatches,
     work: Path,
     evaluator: Any,
     num_workers: int,
@@ -136,48 +127,11 @@ def _arguments(
 ) -> Any:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    per_epoch = math.ceil(len(batches) / (batches.processes * batches.accumulate))
-    steps = settings["max_steps"] or settings["epochs"] * per_epoch
-    every = min(settings["eval_every"] or per_epoch, steps)
-    given: dict[str, Any] = {
-        "output_dir": str(work),
-        "per_device_train_batch_size": settings["batch_size"],
-        "max_steps": steps,
-        "learning_rate": settings["learning_rate"],
-        "lr_scheduler_type": "linear",
-        "warmup_steps": warmup_steps(steps, settings["warmup"]),
-        "weight_decay": settings["weight_decay"],
-        "max_grad_norm": settings["max_grad_norm"],
-        "seed": settings["seed"],
-        "bf16": settings["precision"] == "bf16",
-        "fp16": settings["precision"] == "fp16",
-        "use_cpu": model.device.type == "cpu",
-        "logging_steps": max(1, min(10, every)),
-        "eval_strategy": "no" if evaluator is None else "steps",
-        "eval_steps": every,
-        "save_strategy": "steps",
-        "save_steps": every,
-        "load_best_model_at_end": evaluator is not None,
-        "metric_for_best_model": None if evaluator is None else f"eval_{evaluator.metric}",
-        "greater_is_better": True,
-        "report_to": "none",
-        "disable_tqdm": not verbose,
-        "dataloader_num_workers": num_workers,
-        "dataloader_pin_memory": model.device.type == "cuda",
-        "ddp_find_unused_parameters": True,
-    }
-    arguments = SentenceTransformerTrainingArguments(**{**given, **options})
-    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs take several processes, never threads of one
-    return arguments
-
-
-def warmup_steps(steps: int, share: float) -> int:
-    """How many steps the learning rate rises: the share of the true number of steps, rounded up.
-
-    >>> warmup_steps(95, 0.1)
-    10
-    """
-    return math.ceil(steps * share - 1e-9)
+    metric = None if evaluator is None else evaluator.metric
+    per_epoch = steps_per_epoch(batches)
+    given = usual_arguments(settings, per_epoch, work, metric=metric, device=model.device.type, verbose=verbose)
+    given |= {"dataloader_num_workers": num_workers, "ddp_find_unused_parameters": True}
+    return one_gpu(SentenceTransformerTrainingArguments(**{**given, **options}))
 
 
 def default_loss(settings: dict[str, Any]) -> Callable[[Any], Any]:
@@ -194,15 +148,3 @@ def default_loss(settings: dict[str, Any]) -> Callable[[Any], Any]:
     if small is None:
         return lambda model: MaskedMultipleNegativesRankingLoss(model, **options)
     return lambda model: CachedMaskedMultipleNegativesRankingLoss(model, mini_batch_size=small, **options)
-
-
-def _before(
-    evaluator: Any, model: Any, work: Path, resume: str | None
-) -> dict[str, float] | None:
-    """The dev measure before training: measured once, and read back when a run goes on."""
-    path = work / BEFORE
-    if resume is not None and path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    before = evaluator(model)
-    _files.write_json(path, before)
-    return before

@@ -15,13 +15,14 @@ from transformers.trainer_callback import TrainerCallback
 from pt_convsearch import _files
 from pt_convsearch.negatives import TrainingPairs
 
-from .building import warmup_steps
-from .data import EpochBatches, Example, Examples
+from .arguments import measured_before, one_gpu, steps_per_epoch, usual_arguments, usual_callbacks
+from .building import epoch_batches
+from .data import Example, Examples
 from .options import processes
 from .quiet import quiet
 from .rewriter_run import place_of
 from .runs import BEFORE, CURVE
-from .trainer import Curve, LastStep, Patience, WholeCheckpoints, write_curve
+from .trainer import WholeCheckpoints, write_curve
 
 logger = logging.getLogger(__name__)
 
@@ -148,45 +149,14 @@ def fit(
     examples = Examples(
         pairs, num_negatives=settings["num_negatives"], seed=settings["seed"], mask_history=settings["mask_history"]
     )
-    accumulate = int(options.get("gradient_accumulation_steps", 1))
-    batches = EpochBatches(len(pairs), settings["batch_size"], seed=settings["seed"], accumulate=accumulate)
-    steps = settings["max_steps"] or settings["epochs"] * -(-len(batches) // accumulate)
-    every = min(settings["eval_every"] or -(-len(batches) // accumulate), steps)
-    on_cpu = place_of(device).type == "cpu"
-    given: dict[str, Any] = {
-        "output_dir": str(work),
-        "per_device_train_batch_size": settings["batch_size"],
-        "max_steps": steps,
-        "learning_rate": settings["learning_rate"],
-        "lr_scheduler_type": "linear",
-        "warmup_steps": warmup_steps(steps, settings["warmup"]),
-        "weight_decay": settings["weight_decay"],
-        "max_grad_norm": settings["max_grad_norm"],
-        "seed": settings["seed"],
-        "bf16": settings["precision"] == "bf16",
-        "use_cpu": on_cpu,
-        "logging_steps": max(1, min(10, every)),
-        "eval_strategy": "no" if measure is None else "steps",
-        "eval_steps": every,
-        "save_strategy": "steps",
-        "save_steps": every,
-        "load_best_model_at_end": measure is not None,
-        "metric_for_best_model": None if measure is None else f"eval_{settings['metric']}",
-        "greater_is_better": True,
-        "report_to": "none",
-        "disable_tqdm": not verbose,
-        "dataloader_pin_memory": not on_cpu,
-        "remove_unused_columns": False,
-        **options,
-    }
-    arguments = TrainingArguments(**given)
-    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs take several processes, never threads of one
-    before = _before(measure, work, resume)
-    extra: list[Any] = [Curve(work / CURVE, before), *callbacks]
-    if measure is not None:
-        extra.append(LastStep())
-    if settings["patience"] is not None:
-        extra.append(Patience(early_stopping_patience=settings["patience"]))
+    batches = epoch_batches(len(pairs), {**settings, "processes": 1}, options, what=repr(pairs))
+    metric = None if measure is None else settings["metric"]
+    given = usual_arguments(
+        settings, steps_per_epoch(batches), work, metric=metric, device=place_of(device).type, verbose=verbose
+    )
+    arguments = one_gpu(TrainingArguments(**{**given, "remove_unused_columns": False, **options}))
+    before = None if measure is None else measured_before(measure, work, resume)
+    extra = [*usual_callbacks(settings, work, before, selecting=measure is not None), *callbacks]
     parts: dict[str, Any] = {
         "train_dataset": examples,
         "eval_dataset": None if measure is None else examples,  # never read: measured on the dev collection
@@ -200,18 +170,6 @@ def fit(
     with quiet():
         trainer.train(resume_from_checkpoint=resume)
     return trainer
-
-
-def _before(measure: Callable[[], dict[str, float]] | None, work: Path, resume: str | None) -> dict[str, float] | None:
-    """The dev measure before training: measured once, and read back when a run goes on."""
-    if measure is None:
-        return None
-    path = work / BEFORE
-    if resume is not None and path.is_file():
-        return _files.json_or_none(path)
-    found = measure()
-    _files.write_json(path, found)
-    return found
 
 
 def best_of(trainer: RankTrainer, settings: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -22,9 +22,10 @@ from pt_convsearch import _files
 from pt_convsearch.dense.encoding import has_bf16
 from pt_convsearch.topics.checks import check_queries
 
+from .arguments import usual_arguments, usual_callbacks
 from .quiet import quiet
 from .runs import CURVE, SETTINGS, prepare
-from .trainer import Curve, Patience, write_curve
+from .trainer import write_curve
 
 logger = logging.getLogger(__name__)
 
@@ -172,41 +173,18 @@ def run_training(
     _drop_torn(work)
     resume = prepare(work, settings, run.overwrite)
     per_epoch = math.ceil(len(train_rows) / (run.batch_size * int(options.get("gradient_accumulation_steps", 1))))
-    steps = run.max_steps or run.epochs * per_epoch
-    every = min(run.eval_every or per_epoch, steps)
-    on_cpu = place_of(run.device).type == "cpu"
-    arguments = {
-        "output_dir": str(work),
-        "per_device_train_batch_size": run.batch_size,
+    metric = None if dev_rows is None else settings["metric"]
+    arguments = usual_arguments(
+        vars(run), per_epoch, work, metric=metric, device=place_of(run.device).type, verbose=run.verbose
+    )
+    arguments |= {
         "per_device_eval_batch_size": run.batch_size,
-        "max_steps": steps,
-        "learning_rate": run.learning_rate,
-        "lr_scheduler_type": "linear",
-        "warmup_steps": math.ceil(steps * run.warmup - 1e-9),
-        "weight_decay": run.weight_decay,
-        "max_grad_norm": run.max_grad_norm,
-        "seed": run.seed,
-        "bf16": run.precision == "bf16",
-        "use_cpu": on_cpu,
-        "logging_steps": max(1, min(10, every)),
-        "eval_strategy": "no" if dev_rows is None else "steps",
-        "eval_steps": every,
-        "save_strategy": "steps",
-        "save_steps": every,
         "save_total_limit": 2,
-        "load_best_model_at_end": dev_rows is not None,
-        "metric_for_best_model": None if dev_rows is None else f"eval_{settings['metric']}",
         "greater_is_better": greater_is_better,
-        "report_to": "none",
-        "disable_tqdm": not run.verbose,
-        "dataloader_pin_memory": not on_cpu
-        and bool(getattr(model, "device", None) is not None and model.device.type == "cuda"),
         "remove_unused_columns": False,
         **options,
     }
-    extra: list[Any] = [Curve(work / CURVE, None), *run.callbacks]
-    if run.patience is not None:
-        extra.append(Patience(early_stopping_patience=run.patience))
+    extra = [*usual_callbacks(vars(run), work, None, selecting=False), *run.callbacks]
     parts: dict[str, Any] = {"train_dataset": train_rows, "eval_dataset": dev_rows, "data_collator": collator}
     args = Seq2SeqTrainingArguments(**arguments)
     trainer = trainer_class(model=model, args=args, callbacks=extra, **parts, **more)

@@ -226,12 +226,12 @@ def test_a_kill_loses_one_batch_at_most(t5: str, tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     code = f"""
 import os, pt_convsearch as cs
-from pt_convsearch.expansion import cache
-add, seen = cache.ExpansionCache.add, []
+from pt_convsearch._content_cache import ContentCache
+add, seen = ContentCache.add, []
 def dying(self, rows):
     add(self, rows); seen.append(1)
     if len(seen) == 2: os._exit(9)
-cache.ExpansionCache.add = dying
+ContentCache.add = dying
 expander = cs.Resp2Ctxt({t5!r}, cache={str(path)!r}, max_new_tokens=8, generation_batch_size=2)
 expander.expand([f"w{{n}}" for n in range(10)])
 """
@@ -249,8 +249,10 @@ expander.expand([f"w{{n}}" for n in range(10)])
 def test_a_damaged_cache_is_named(t5: str, tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     path.write_bytes(b"no database at all, but long enough to be one" * 30)
-    with pytest.raises(ValueError, match="cache.sqlite"):
+    with pytest.raises(ValueError, match="cache.sqlite is no cache of expansions, or damaged"):
         cs.Resp2Ctxt(t5, cache=path).expand(["w1"])
+    with pytest.raises(IsADirectoryError, match="a cache is one file"):
+        cs.Resp2Ctxt(t5, cache=tmp_path).expand(["w1"])
 
 
 # what is refused

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pt_convsearch as cs
-from pt_convsearch.reranking.score_cache import Texts
+from pt_convsearch._content_cache import Texts
 from tests.tiny_seq2seq import tiny_t5
 
 from .conftest import WORDS, write_bert
