@@ -23,7 +23,10 @@ def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
     import pt_convsearch as cs
 
     log = arguments.conversations
-    topics = _read(log, arguments)
+    try:
+        topics = _read(log, arguments)
+    except ValueError as error:
+        raise ValueError(in_options(str(error))) from error
     say(f"{log.name}: {len(topics):,} questions")
     if len(topics) == 0:
         raise ValueError(f"{log} holds no question: no conversation has a message of the user with text")
@@ -63,7 +66,7 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     """Topics of any log, with the label columns asked for."""
     from pt_convsearch.datasets.folder import NAMES
     from pt_convsearch.topics import from_messages, read
-    from pt_convsearch.topics.chats import LISTS
+    from pt_convsearch.topics.chats import LISTS, is_message
     from pt_convsearch.topics.files import _first
 
     if log.is_dir():
@@ -71,17 +74,22 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     columns = dict(_renaming(pair) for pair in arguments.columns)
     first = _first(log)
     fields = set(first) if isinstance(first, dict) else set()
-    if fields & set(LISTS) and "query" not in fields and not columns:
+    said: dict[str, Any] = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
+    chats = fields & set(LISTS) or (is_message(fields) and "conversation_id" in fields)
+    if chats and "query" not in fields and not columns:
         strangers = [column for column in arguments.by if column not in fields]
         if strangers:
             raise ValueError(f"--by {strangers[0]}: {log.name} has no such field, only {', '.join(sorted(fields))}")
-        return from_messages(log, columns=arguments.by)
+        return from_messages(log, columns=arguments.by, **said)
     if "query" in fields | set(columns.values()):  # topics under the names that data sets have for them
         for ours, theirs in NAMES.items():
             found = next((name for name in theirs if name in fields and name not in columns), None)
             if found is not None and found != ours and ours not in {*fields, *columns.values()}:
                 columns[found] = ours
-    topics = read(log, columns=columns, **({"user": arguments.user} if arguments.user else {}))
+    try:
+        topics = read(log, columns=columns, **said, **({"user": arguments.user} if arguments.user else {}))
+    except TypeError as error:  # dialogues and turns have no roles, chats no named user
+        raise ValueError(f"{log} is no log for --roles or --user: {error}") from error
     strangers = [column for column in arguments.by if column not in topics.columns]
     if strangers:
         raise ValueError(
@@ -95,6 +103,21 @@ def _renaming(pair: str) -> tuple[str, str]:
     if not (theirs and equals and ours):
         raise ValueError(f"--columns {pair}: write THEIRS=OURS, e.g. dialog=messages")
     return theirs, ours
+
+
+def _role(pair: str) -> tuple[str, str | None]:
+    theirs, equals, ours = pair.partition("=")
+    if not (theirs and equals) or ours not in ("user", "assistant", "none"):
+        raise ValueError(f"--roles {pair}: write THEIRS=user, THEIRS=assistant or THEIRS=none, e.g. bot=assistant")
+    return theirs, None if ours == "none" else ours
+
+
+def in_options(message: str) -> str:
+    """What a builder says of its arguments, with the options of the command beside it."""
+    for argument, option in (("columns={", "--columns THEIRS=OURS"), ("roles={", "--roles THEIRS=assistant")):
+        if argument in message:
+            message += f" (here: {option})"
+    return message
 
 
 def sampled(task: Task, number: int, seed: int) -> pd.DataFrame:

@@ -97,6 +97,14 @@ def add_parser(commands: Any) -> None:
         help="another name of a field, e.g. dialog=messages; may be given again",
     )
     parser.add_argument(
+        "--roles",
+        action="append",
+        default=[],
+        metavar="THEIRS=OURS",
+        help="another name of a speaker: OURS is user, assistant or none (left out), e.g. bot=assistant; may be given "
+        "again",
+    )
+    parser.add_argument(
         "--user", metavar="NAME", help="who asks, in dialogues of named speakers (default: who opens them)"
     )
     parser.add_argument(

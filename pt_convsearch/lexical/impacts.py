@@ -16,7 +16,7 @@ import pyterrier as pt
 
 from .. import __version__, _files
 from .._encoders import check_encoder
-from .impacts_reading import FORMAT, FORMAT_VERSION, ImpactReading, read_impacts_meta
+from .impacts_reading import KIND, ImpactReading
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -59,7 +59,7 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
     ``encoder.doc_encoder() >> cs.ImpactIndex("x.impacts")`` indexes what a pipeline gives.
     """
 
-    ARTIFACT_TYPE, ARTIFACT_FORMAT = FORMAT
+    ARTIFACT_TYPE, ARTIFACT_FORMAT = KIND.type, KIND.format
     ARTIFACT_PACKAGE_HINT = "pt-convsearch"
     path: Path
 
@@ -118,17 +118,7 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
 
         if kwargs:
             raise TypeError(f"index() has no option {', '.join(kwargs)}: options are given to ImpactIndex(path, ...)")
-        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
-            if not self.overwrite:
-                raise FileExistsError(
-                    f"{self.path} exists: open it by ImpactIndex(path), or give overwrite=True to replace it"
-                )
-            meta = _files.json_or_none(self.path / "pt_meta.json")
-            if not isinstance(meta, dict) or (meta.get("type"), meta.get("format")) != FORMAT:
-                raise FileExistsError(
-                    f"{self.path} holds something that is no impact index: it is not overwritten, remove it"
-                )
-        _files.clear_unfinished(self.path)
+        KIND.make_room(self.path, overwrite=self.overwrite)
         with _files.written(self.path) as folder:
             folder.mkdir()
             counts = build(iter, folder, self.encoder, verbose=self.verbose)
@@ -138,7 +128,7 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
                     "type": self.ARTIFACT_TYPE,
                     "format": self.ARTIFACT_FORMAT,
                     "package_hint": self.ARTIFACT_PACKAGE_HINT,
-                    "format_version": FORMAT_VERSION,
+                    "format_version": KIND.version,
                     "build": uuid.uuid4().hex,
                     **counts,
                     "encoder": None if self.encoder is None else self.encoder.identity(),
@@ -217,7 +207,7 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
 
     def _identity(self) -> tuple[Any, ...]:
         own = None if self.encoder is None else tuple(self.encoder.identity().items())
-        known = read_impacts_meta(self.path)["fingerprint"] if self.built() else None
+        known = KIND.meta(self.path)["fingerprint"] if self.built() else None
         return (str(self.path.resolve()), known, own)
 
     def __eq__(self, other: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..topics.checks import first_three
+from .folders import Kind
 from .reading import WeightedTerms
 from .storage import Lookup, load_array
 
 if TYPE_CHECKING:
     import scipy.sparse
 
-FORMAT = ("sparse_index", "convsearch_impacts")
-FORMAT_VERSION = 1
+KIND = Kind("sparse_index", "convsearch_impacts", 1, "impact index", "ImpactIndex")
 
 
 class ImpactReading(WeightedTerms):
@@ -30,7 +29,7 @@ class ImpactReading(WeightedTerms):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.meta = read_impacts_meta(path)
+        self.meta = KIND.meta(path)
         self.num_docs = int(self.meta["num_docs"])
         try:
             super().__init__(Lookup(path, "lexicon"))
@@ -77,24 +76,3 @@ class ImpactReading(WeightedTerms):
         at = np.repeat(firsts - starts[:-1], lasts - firsts) + np.arange(starts[-1])
         shape = (len(ids), len(self.lexicon))
         return scipy.sparse.csr_matrix((weights[at], terms[at].astype(np.int64), starts), shape=shape)
-
-
-def read_impacts_meta(path: Path) -> dict[str, Any]:
-    """pt_meta.json of an index, checked: see :class:`ImpactReading`."""
-    meta_path = path / "pt_meta.json"
-    if not path.exists():
-        raise FileNotFoundError(f"there is no index at {path}: build one by ImpactIndex({str(path)!r}).index(docs)")
-    if not meta_path.exists():
-        raise ValueError(f"{path} is no impact index: it holds no pt_meta.json")
-    try:
-        meta = json.loads(meta_path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{meta_path} is damaged ({error}): build the index anew") from error
-    if not isinstance(meta, dict) or (meta.get("type"), meta.get("format")) != FORMAT:
-        raise ValueError(f"{path} holds something else than an impact index")
-    if meta.get("format_version") != FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has version {meta.get('format_version')} of the format, this library reads "
-            f"{FORMAT_VERSION}: index the collection again with overwrite=True"
-        )
-    return meta

@@ -16,7 +16,7 @@ import pyterrier as pt
 
 from .. import __version__, _files
 from .analysis import Tokenizer
-from .reading import FORMAT, FORMAT_VERSION, Reading, is_index, read_meta
+from .reading import KIND, Reading
 from .settings import given_settings, new_analyzer, text_fields
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
     ``expander >> cs.BM25Index("expanded.bm25")`` indexes what a document transformer gives.
     """
 
-    ARTIFACT_TYPE, ARTIFACT_FORMAT = FORMAT
+    ARTIFACT_TYPE, ARTIFACT_FORMAT = KIND.type, KIND.format
     ARTIFACT_PACKAGE_HINT = "pt-convsearch"
     path: Path
 
@@ -118,16 +118,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
         if kwargs:
             raise TypeError(f"index() has no option {', '.join(kwargs)}: options are given to BM25Index(path, ...)")
-        if self.path.exists() and not (self.path.is_dir() and not any(self.path.iterdir())):
-            if not self.overwrite:
-                raise FileExistsError(
-                    f"{self.path} exists: open it by BM25Index(path), or give overwrite=True to replace it"
-                )
-            if not is_index(self.path):
-                raise FileExistsError(
-                    f"{self.path} holds something that is no BM25 index: it is not overwritten, remove it"
-                )
-        _files.clear_unfinished(self.path)
+        KIND.make_room(self.path, overwrite=self.overwrite)
         if self.verbose:
             from tqdm.auto import tqdm
 
@@ -143,7 +134,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
                     "type": self.ARTIFACT_TYPE,
                     "format": self.ARTIFACT_FORMAT,
                     "package_hint": self.ARTIFACT_PACKAGE_HINT,
-                    "format_version": FORMAT_VERSION,
+                    "format_version": KIND.version,
                     "build": uuid.uuid4().hex,
                     **counts,
                     **analyzer.settings(),
@@ -278,7 +269,7 @@ class BM25Index(pt.Artifact, pt.Indexer):
     def _identity(self) -> tuple[Any, ...]:
         where = str(self.path.resolve())
         if self.built():
-            return (where, read_meta(self.path)["fingerprint"])
+            return (where, KIND.meta(self.path)["fingerprint"])
         return (where, repr(new_analyzer(self._given).settings()))
 
     def __eq__(self, other: object) -> bool:

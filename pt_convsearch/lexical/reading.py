@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from .. import _files
 from ..topics.checks import first_three
 from . import kernels
 from .analysis import Analyzer
+from .folders import Kind
 from .settings import check_given
 from .storage import Lookup, Strings, load_array
 
@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 LONGEST_CACHED = 64
 REMEMBERED = 1_000_000  # pieces of text and terms
 UNKNOWN = -1
-FORMAT = ("sparse_index", "convsearch_bm25")
-FORMAT_VERSION = 1
+KIND = Kind("sparse_index", "convsearch_bm25", 1, "BM25 index", "BM25Index")
 IDFS = ("lucene", "robertson")
 
 
@@ -109,7 +108,7 @@ class Reading(QueryTerms):
 
     def __init__(self, path: Path, given: dict[str, Any]) -> None:
         self.path = path
-        self.meta = read_meta(path)
+        self.meta = KIND.meta(path)
         self.check(given)
         tokenizer = given.get("tokenizer")
         if callable(tokenizer):
@@ -217,7 +216,7 @@ class Reading(QueryTerms):
         )
         folder = self.scores_folder
         path = folder / f"{name}.npy"
-        current = read_meta(self.path)["build"] == self.meta["build"]  # else the index was replaced while it was open
+        current = KIND.meta(self.path)["build"] == self.meta["build"]  # else the index was replaced while it was open
         if current and path.exists():
             try:
                 stored = load_array(folder, name)
@@ -316,34 +315,3 @@ class _Chunks(dict[str, Any]):
     def terms_of(self, tokens: Iterable[str]) -> Any:
         ids = [number for number in map(self._term_ids.__getitem__, tokens) if number != UNKNOWN]
         return (ids[0] if ids else UNKNOWN) if len(ids) < 2 else tuple(ids)
-
-
-def is_index(path: Path) -> bool:
-    """Does the folder hold an index of ours, of whatever version?"""
-    try:
-        meta = json.loads((path / "pt_meta.json").read_text(encoding="utf-8"))
-        return (meta.get("type"), meta.get("format")) == FORMAT
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def read_meta(path: Path) -> dict[str, Any]:
-    """pt_meta.json of an index, checked: see :class:`Reading`."""
-    meta_path = path / "pt_meta.json"
-    if not path.exists():
-        raise FileNotFoundError(f"there is no index at {path}: build one by BM25Index({str(path)!r}).index(docs)")
-    if not meta_path.exists():
-        raise ValueError(f"{path} is no BM25 index: it holds no pt_meta.json")
-    try:
-        meta = json.loads(meta_path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{meta_path} is damaged ({error}): build the index anew") from error
-    found = (meta.get("type"), meta.get("format"))
-    if found != FORMAT:
-        raise ValueError(f"{path} holds a {found[0]}.{found[1]}, not a {FORMAT[0]}.{FORMAT[1]}")
-    if meta.get("format_version") != FORMAT_VERSION:
-        raise ValueError(
-            f"the index at {path} has version {meta.get('format_version')} of the format, this library reads "
-            f"{FORMAT_VERSION}: index the collection again with overwrite=True"
-        )
-    return meta

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -32,9 +33,10 @@ def from_messages(
 
     Args:
         log: conversations, each a dict with ``messages``, ``conversation`` or ``conversations`` (a list of messages)
-            and ``id`` or ``conversation_id`` (else a running number from 1), or just a list of messages; a frame of
-            the same columns; or the path of a file of them (JSON Lines, JSON or parquet). Messages have role and
-            content, from and value, or speaker and text.
+            and ``id`` or ``conversation_id`` (else a running number from 1), or just a list of messages; or single
+            messages with ``conversation_id`` (an export of a database), which are brought together in the order in
+            which they come; a frame of the same columns; or the path of a file of them (JSON Lines, JSON or
+            parquet). Messages have role and content, from and value, or speaker and text.
         turns: "all", or "last" for each conversation's last user message: the question a live system must answer.
         roles: what else the log calls its speakers: ``{"bot": "assistant", "narrator": None}`` (None: left out).
         columns: fields of the conversations (language, source …) that become columns.
@@ -60,7 +62,7 @@ def from_messages(
         2
     """
     reader, rows, columns = MessageReader(roles), Rows(turns), further_columns(columns)
-    for number, conversation in enumerate(conversations(log), 1):
+    for number, conversation in enumerate(_together(conversations(log)), 1):
         name, messages, fields = _parts(conversation, number)
         said = reader.messages(messages, f"conversation {name!r}")
         count = sum(message["role"] == "user" for message in said)
@@ -78,6 +80,32 @@ def conversations(log: Any) -> Iterator[Any]:
     if isinstance(log, Mapping):
         raise ValueError("the log is one dict: give a list of conversations ([conversation] for one)")
     return iter(log)
+
+
+def is_message(fields: Collection[str]) -> bool:
+    """Whether a record of these fields is a single message, and not a conversation."""
+    return not any(field in fields for field in LISTS) and any(
+        role in fields and text in fields for role, text in (("role", "content"), ("from", "value"))
+    )
+
+
+def _together(log: Iterator[Any]) -> Iterator[Any]:
+    """A log as it is; one of single messages by conversation, whose further fields are those of its first message."""
+    first = list(itertools.islice(log, 1))
+    whole = itertools.chain(first, log)
+    if not (first and isinstance(first[0], Mapping) and is_message(first[0])):
+        return whole
+    found: dict[Any, dict[str, Any]] = {}
+    for number, message in enumerate(whole, 1):
+        name = message.get("conversation_id") if isinstance(message, Mapping) else None
+        if not has_value(name):
+            raise ValueError(
+                f"message {number} of the log says no conversation_id: records are single messages, and each must name "
+                "its conversation (its field has another name? cs.topics.read(path, columns={'theirs': "
+                "'conversation_id'}) renames it)"
+            )
+        found.setdefault(name, {**message, "id": name, "messages": []})["messages"].append(message)
+    return iter(found.values())
 
 
 def _parts(conversation: Any, number: int) -> tuple[Any, Any, Mapping[str, Any]]:

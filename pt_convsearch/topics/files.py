@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch._files import open_text, read_jsonl, writing_text, written
-from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.validation import checked, validate
 
 PathLike = str | os.PathLike[str]
@@ -24,7 +23,7 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     Records with ``query`` and ``qid`` or ``qhistory`` are topics; with ``messages``, ``conversation`` or
     ``conversations`` a chat log (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with
     ``turn`` or ``turns`` lists, or ``raw_utterance``, turns as in CAsT (:func:`from_turns`). Records of single
-    messages, with ``conversation_id``, role and content, are brought together by conversation, in the file's order.
+    messages, with ``conversation_id``, role and content, are a chat log, too.
 
     Args:
         path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz.
@@ -41,7 +40,7 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     Example:
         ``cs.topics.read("test.topics.jsonl", columns={"history": "qhistory", "rewrite": "qrewrite"})``
     """
-    from pt_convsearch.topics.chats import LISTS, from_messages
+    from pt_convsearch.topics.chats import LISTS, from_messages, is_message
     from pt_convsearch.topics.dialogues import from_dialogues
     from pt_convsearch.topics.frames import from_frame
     from pt_convsearch.topics.turns import from_turns
@@ -69,29 +68,13 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
         return from_dialogues(found, **options)
     if renamed & {"turn", "turns", "raw_utterance"}:
         return from_turns(found, **options)
-    if renamed & {"role", "from"} and renamed & {"content", "value"}:  # one message a record
-        if "conversation_id" in renamed:
-            return from_messages(_conversations(found, path), **options)
-        raise ValueError(
-            f"{path}: records with {', '.join(map(str, first))} are single messages; say which field names their "
-            "conversation with columns={'theirs': 'conversation_id'} (--columns theirs=conversation_id)"
-        )
+    if is_message(renamed):
+        return from_messages(found, **options)
     raise ValueError(
         f"{path}: records with {', '.join(map(str, first))} are neither topics nor a log (a record is a conversation "
         "with messages, utterances, a turn, or a message with conversation_id, role and content); "
-        "name the fields with columns={'theirs': 'ours'} (--columns theirs=ours)"
+        "name the fields with columns={'theirs': 'ours'}"
     )
-
-
-def _conversations(messages: Iterable[Mapping[str, Any]], path: PathLike) -> list[dict[str, Any]]:
-    """Single messages by conversation, both in the order in which they come."""
-    found: dict[Any, list[Mapping[str, Any]]] = {}
-    for number, message in enumerate(messages, 1):
-        name = message.get("conversation_id")
-        if not has_value(name):
-            raise ValueError(f"{path}: message {number} has no conversation_id")
-        found.setdefault(name, []).append(message)
-    return [{"id": name, "messages": said} for name, said in found.items()]
 
 
 def write(topics: pd.DataFrame, path: PathLike) -> None:

@@ -203,16 +203,36 @@ def test_topics_files_and_other_names(tmp_path: Path) -> None:
 
 def test_single_messages_are_brought_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An export of a database: a message a line, conversations mixed."""
-    by_turn = [[(one["id"], message) for message in one["messages"]] for one in LOG]
-    lines = [{"thread": name, **message} for row in zip(*by_turn, strict=True) for name, message in row]
-    found = run(tmp_path, lines, "--columns", "thread=conversation_id")["value"]
+    by_turn = [[{"thread": one["id"], "lang": one["lang"], **message} for message in one["messages"]] for one in LOG]
+    lines = [message for row in zip(*by_turn, strict=True) for message in row]
+    renamed = [{"conversation_id": line["thread"], **line} for line in lines]
     (tmp_path / "whole").mkdir()
-    pd.testing.assert_series_equal(found, run(tmp_path / "whole", LOG)["value"])
+    whole = run(tmp_path / "whole", LOG, "--by", "lang")["value"]
+    pd.testing.assert_series_equal(run(tmp_path, renamed, "--by", "lang")["value"], whole)
+    found = run(tmp_path, lines, "--columns", "thread=conversation_id")["value"]
+    pd.testing.assert_series_equal(found, whole[found.index])
     capsys.readouterr()
     run(tmp_path, lines, status=2)
-    assert "single messages; say which field names their conversation" in capsys.readouterr().err
-    run(tmp_path, [{**lines[0], "thread": None}, *lines[1:]], "--columns", "thread=conversation_id", status=2)
-    assert "message 1 has no conversation_id" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "message 1 of the log says no conversation_id" in said
+    assert "(here: --columns THEIRS=OURS)" in said
+    run(tmp_path, [*renamed[:3], {**renamed[3], "conversation_id": None}], status=2)
+    assert "message 4 of the log says no conversation_id" in capsys.readouterr().err
+
+
+def test_other_names_of_speakers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    renamed = {"user": "customer", "assistant": "bot"}
+    log = [
+        {**one, "messages": [{**said, "role": renamed[said["role"]]} for said in one["messages"]]} for one in LOG
+    ]
+    log[0]["messages"].insert(1, {"role": "note", "content": "beta beta"})
+    run(tmp_path, log, status=2)
+    assert "(here: --roles THEIRS=assistant)" in capsys.readouterr().err
+    roles = [word for pair in ("customer=user", "bot=assistant", "note=none") for word in ("--roles", pair)]
+    (tmp_path / "whole").mkdir()
+    pd.testing.assert_series_equal(run(tmp_path, log, *roles)["value"], run(tmp_path / "whole", LOG)["value"])
+    run(tmp_path, log, "--roles", "bot=robot", status=2)
+    assert "--roles bot=robot: write THEIRS=user" in capsys.readouterr().err
 
 
 def test_dialogues_of_named_speakers(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_an_index_that_exists(tmp_path):
     (tmp_path / "other" / "mine.txt").write_text("", encoding="utf-8")
     with pytest.raises(FileExistsError, match="no impact index"):
         cs.ImpactIndex(tmp_path / "other", overwrite=True).index(DOCS)
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="holds a sparse_index.convsearch_bm25, not a"):
         cs.BM25Index(tmp_path / "bm25").index([{"docno": "a", "text": "b"}])
         cs.ImpactIndex(tmp_path / "bm25")
     with pytest.raises(FileNotFoundError, match="there is no index"):

@@ -139,6 +139,25 @@ def test_what_is_no_log(log, named: str) -> None:
         cs.topics.from_messages(log)
 
 
+def test_single_messages_are_brought_together() -> None:
+    messages = [
+        {"conversation_id": "b", "role": "user", "content": "one", "lang": "de"},
+        {"conversation_id": "a", "role": "user", "content": "two", "lang": "en"},
+        {"conversation_id": "b", "role": "assistant", "content": "eins", "docno": "d1"},
+        {"conversation_id": "b", "role": "user", "content": "three"},
+    ]
+    for log in (messages, iter(messages), pd.DataFrame(messages)):
+        topics = cs.topics.from_messages(log, columns=["lang"])
+        assert topics["qid"].tolist() == ["b_1", "b_2", "a_1"]
+        assert topics["query"].tolist() == ["one", "three", "two"]
+        assert topics["lang"].tolist() == ["de", "de", "en"]
+        assert topics["qhistory"][1] == [
+            {"role": "user", "content": "one"}, {"role": "assistant", "content": "eins", "docno": "d1"}
+        ]  # fmt: skip
+    with pytest.raises(ValueError, match="message 5 of the log says no conversation_id"):
+        cs.topics.from_messages([*messages, {"role": "user", "content": "whose?"}])
+
+
 def test_other_roles_can_be_named() -> None:
     log = [[m("narrator", "x"), m("visitor", "q"), m("bot", "a")]]
     topics = cs.topics.from_messages(log, roles={"narrator": None, "visitor": U, "bot": A})
