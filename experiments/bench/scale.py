@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, nargs="*", default=[20_000, 40_000], help="sizes for BM25")
     parser.add_argument("--vectors", type=int, nargs="*", help="sizes for dense search (default: those of --passages)")
     parser.add_argument("--encode", type=int, nargs="*", default=[], help="sizes for encoding (default: none)")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2], help="Ray workers for encoding")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--terms", type=int, default=470, help="terms of a BM25 query, repeats included")
@@ -205,7 +206,7 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
     records = list(itertools.islice(data.get_corpus_iter(), size))
     cs.scale.connect(num_cpus=2)
     rows = []
-    for workers in (1, 2):
+    for workers in arguments.workers:
         context = multiprocessing.get_context("spawn")
         with context.Pool(workers, plain_start, (arguments.model,)) as pool:
             pool.map(plain_encode, [records[:8]] * workers)  # the models are loaded
