@@ -75,11 +75,12 @@ def test_shards_on_ray(ray_session, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("CONVSEARCH_SLOW" not in os.environ, reason="set CONVSEARCH_SLOW=1: several minutes")
-@pytest.mark.parametrize("case", ["encode", "build", "search", "rows", "train", "node", "driver"])
-def test_kills_at_random_moments(case, tmp_path):
-    script = Path(__file__).with_name("faults.py")
+@pytest.mark.skipif("CONVSEARCH_SLOW" not in os.environ, reason="set CONVSEARCH_SLOW=1: many minutes")
+@pytest.mark.parametrize("job", ["encode", "build", "search", "rows", "train"])
+@pytest.mark.parametrize("what", ["worker", "node", "driver"])
+def test_kills_at_random_moments(what, job, tmp_path):
     done = subprocess.run(
-        [sys.executable, str(script), case, "--folder", str(tmp_path), "--times", "3"], capture_output=True, text=True
-    )
+        [sys.executable, "-m", "tests.scale.faults", what, job, "--folder", str(tmp_path), "--times", "2"],
+        capture_output=True, text=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
