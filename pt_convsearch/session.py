@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import pyterrier as pt
 
 from pt_convsearch import topics
-from pt_convsearch.topics.messages import ASSISTANT, USER
+from pt_convsearch.topics.messages import ASSISTANT, USER, Message, shown_docnos
 
 
 class Session:
@@ -37,7 +38,7 @@ class Session:
             raise TypeError(f"pipeline is a {type(pipeline).__name__}: give a transformer, e.g. cs.form(cs.X) >> bm25")
         self.pipeline = pipeline
         self.conversation_id = conversation_id
-        self._messages: list[dict[str, str]] = []
+        self._messages: list[Message] = []
         self._columns: list[dict[str, Any]] = []  # of each question, what the caller added to its topic
         self._lock = threading.RLock()
 
@@ -63,12 +64,12 @@ class Session:
             self._messages, self._columns = messages, asked
             return results
 
-    def answer(self, text: str, docno: str | None = None) -> None:
+    def answer(self, text: str, docno: str | Sequence[str] | None = None) -> None:
         """Record what the assistant said.
 
         Args:
             text: the answer.
-            docno: the passage it comes from: ``cs.DropSeen()`` leaves it out from then on.
+            docno: the passage it comes from, or the passages: ``cs.DropSeen()`` leaves them out from then on.
 
         Raises:
             ValueError: nothing was asked yet, or the answer is no text.
@@ -78,8 +79,9 @@ class Session:
         with self._lock:
             if not self._columns:
                 raise ValueError("nothing was asked yet: ask(...) comes before answer(...)")
-            message = {"role": ASSISTANT, "content": text}
-            self._messages = [*self._messages, message if docno is None else {**message, "docno": str(docno)}]
+            message: Message = {"role": ASSISTANT, "content": text}
+            shown = shown_docnos({"docno": docno})
+            self._messages = [*self._messages, {**message, "docno": shown} if shown else message]
 
     def undo(self) -> None:
         """Take the last turn back: the last question and what was answered to it.
@@ -106,7 +108,7 @@ class Session:
         with self._lock:
             return self._frame(self._messages, self._columns)
 
-    def _frame(self, messages: list[dict[str, str]], columns: list[dict[str, Any]]) -> pd.DataFrame:
+    def _frame(self, messages: list[Message], columns: list[dict[str, Any]]) -> pd.DataFrame:
         frame = topics.from_messages([{"id": self.conversation_id, "messages": messages}])
         for name in dict.fromkeys(name for given in columns for name in given):
             frame[name] = pd.Series([given.get(name) for given in columns], index=frame.index, dtype=object)

@@ -107,3 +107,10 @@ def test_a_session_is_pickled_and_its_topics_are_written(bm25: pt.Transformer, t
     assert (len(chat), len(again)) == (1, 2)
     cs.topics.write(again.topics, tmp_path / "session.jsonl")
     assert cs.topics.read(tmp_path / "session.jsonl")["query"].tolist() == ["Who wrote Dune?", "When?"]
+
+
+def test_an_answer_from_several_passages(bm25: pt.Transformer) -> None:
+    chat = cs.Session(cs.form(cs.X) >> bm25 >> cs.DropSeen())
+    assert set(chat.ask("Dune").docno) == {"d1", "d2"}
+    chat.answer("A novel with sequels.", docno=["d1", "d2"])
+    assert chat.ask("Dune and the moon?").docno.tolist() == ["d3"]

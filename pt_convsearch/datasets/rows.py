@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.topics.messages import clean_text
+from pt_convsearch.topics.messages import Message, clean_text
 from pt_convsearch.topics.validation import validate
 
 #: the order of the known columns; others follow
@@ -23,7 +23,7 @@ class TopicRows:
         self._rows: list[dict[str, Any]] = []
         self._lines: dict[str, int] = {}
 
-    def add(self, line: int, qid: str, query: str, history: list[dict[str, str]], **columns: Any) -> None:
+    def add(self, line: int, qid: str, query: str, history: list[Message], **columns: Any) -> None:
         """Add a question; a column that some rows lack is empty there.
 
         Raises:
@@ -82,15 +82,15 @@ def column(values: list[Any], *, empty: Any = None) -> pd.Series:
     return pd.Series(values)
 
 
-def said(role: str, content: str, docno: str | None = None) -> dict[str, str]:
+def said(role: str, content: str, docno: str | list[str] | None = None) -> Message:
     """A message of a history."""
-    message = {"role": role, "content": clean_text(content)}
+    message: Message = {"role": role, "content": clean_text(content)}
     if docno:
         message["docno"] = docno
     return message
 
 
-def alternating(texts: Iterable[str]) -> list[dict[str, str]]:
+def alternating(texts: Iterable[str]) -> list[Message]:
     """A history out of question, answer, question, answer …; what is empty was not said."""
     return [said(("user", "assistant")[at % 2], text) for at, text in enumerate(texts) if text.strip()]
 

@@ -19,6 +19,7 @@ from pt_convsearch.evaluation.groups import By, groups_of
 from pt_convsearch.evaluation.table import N
 from pt_convsearch.measures import Judgments, as_measures, judgments
 from pt_convsearch.topics.checks import as_ids, check_queries
+from pt_convsearch.topics.messages import shown_docnos
 from pt_convsearch.topics.validation import histories
 
 logger = logging.getLogger(__name__)
@@ -215,7 +216,7 @@ def _seen(topics: pd.DataFrame) -> list[set[str]]:
     if "qhistory" not in topics.columns:
         raise ValueError("topics have no column 'qhistory': build them with cs.topics.from_messages")
     return [
-        {str(message["docno"]) for message in history if message.get("docno") is not None}
+        {docno for message in history for docno in shown_docnos(message)}
         for history in histories(topics["qhistory"], topics["qid"])
     ]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyterrier as pt
 
 from .._stage import Stage
+from ..topics.messages import shown_docnos
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class DropSeen(Stage):
                         f"qhistory of qid {qid!r} holds {message!r}: a message is a dict with role and content"
                     )
                 messages += 1
-                docnos.update(_docnos(message.get("docno")))
+                docnos.update(shown_docnos(message))
             shown.append(docnos)
         if messages and not any(shown):
             warnings.warn(
@@ -99,14 +99,6 @@ class DropSeen(Stage):
             )
         pairs = zip(queries.tolist(), inp["docno"], strict=True)
         return np.fromiter((str(docno) in shown[query] for query, docno in pairs), dtype=bool, count=len(inp))
-
-
-def _docnos(value: Any) -> Iterable[str]:
-    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
-        return ()
-    if isinstance(value, list | tuple | set | np.ndarray):
-        return [str(docno) for docno in value]
-    return (str(value),)
 
 
 def _lowered(scores: np.ndarray, seen: np.ndarray, queries: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch._files import open_text, read_jsonl, writing_text, written
+from pt_convsearch.topics.messages import shown_docnos
 from pt_convsearch.topics.validation import checked, validate
 
 PathLike = str | os.PathLike[str]
@@ -94,7 +95,7 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
     topics = checked(topics)
     if is_parquet(path):
         with written(path) as temporary:
-            topics.to_parquet(temporary, engine="pyarrow", index=False)
+            _one_kind_of_docno(topics).to_parquet(temporary, engine="pyarrow", index=False)
         return
     if _ending(path) not in (".jsonl", ".ndjson"):
         raise ValueError(f"{path}: topics are written to .jsonl (also .gz, .bz2, .xz) or .parquet")
@@ -173,6 +174,15 @@ def _frame(records: Iterable[Any], path: PathLike) -> pd.DataFrame:
         raise ValueError(f"{path}: a record is no JSON object, though the first one is a topic")
     names = list(dict.fromkeys(name for record in found for name in record))
     return pd.DataFrame({name: _series([record.get(name) for record in found]) for name in names})
+
+
+def _one_kind_of_docno(topics: pd.DataFrame) -> pd.DataFrame:
+    """For parquet, whose columns hold one type: where one message carries several docnos, lists of them in all."""
+    histories = topics["qhistory"].tolist()
+    if not any(isinstance(message.get("docno"), list) for history in histories for message in history):
+        return topics
+    listed = [[{**message, "docno": shown_docnos(message)} for message in history] for history in histories]
+    return topics.assign(qhistory=pd.Series(listed, dtype=object, index=topics.index))
 
 
 def _series(values: list[Any]) -> pd.Series:

@@ -74,10 +74,10 @@ class MessageReader:
         if role == ASSISTANT and not content.strip():
             self.left_out["assistant without text"] += 1
             return None
-        docno = value.get("docno")
-        if not has_value(docno) or docno == "":
+        docnos = shown_docnos(value)
+        if not docnos:
             return {"role": role, "content": content}
-        return {"role": role, "content": content, "docno": as_id(docno, "docno")}
+        return {"role": role, "content": content, "docno": docnos if len(docnos) > 1 else docnos[0]}
 
     def _role(self, value: Mapping[str, Any], where: str, number: int) -> str:
         said = next((value[field] for field in _ROLE_FIELDS if value.get(field) is not None), None)
@@ -97,6 +97,17 @@ class MessageReader:
         if self.left_out:
             counts = ", ".join(f"{count} {role}" for role, count in self.left_out.most_common())
             logger.info("messages left out: %s", counts)
+
+
+def shown_docnos(message: Mapping[str, Any]) -> list[str]:
+    """What a message shows: the docno that it carries, or the docnos (an answer may be made of several passages)."""
+    carried = message.get("docno")
+    several: list[Any] = list(carried) if isinstance(carried, list | tuple | set | np.ndarray) else [carried]
+    return [as_id(docno, "docno") for docno in several if _is_docno(docno)]
+
+
+def _is_docno(value: Any) -> bool:
+    return has_value(value) and not (isinstance(value, str) and value == "")
 
 
 def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> str:
@@ -165,12 +176,14 @@ def as_history(
 
 def _is_plain(message: Any) -> bool:
     """Whether a message has the shape already; a docno that a file format filled with nothing is not plain."""
-    return (
-        type(message) is dict
-        and message.get("role") in (USER, ASSISTANT)
-        and type(message.get("content")) is str
-        and message.get("docno", "") is not None
-    )
+    if type(message) is not dict or message.get("role") not in (USER, ASSISTANT):
+        return False
+    if type(message.get("content")) is not str:
+        return False
+    docno = message.get("docno", "known")
+    if type(docno) is list:
+        return len(docno) > 1 and all(type(one) is str and one for one in docno)
+    return type(docno) is str and docno != ""
 
 
 def _is_list(value: Any) -> bool:

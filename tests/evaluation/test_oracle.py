@@ -141,3 +141,16 @@ def test_a_row_of_its_own_in_the_table(topics: pd.DataFrame, qrels: pd.DataFrame
     assert "expected" in cs.render(whole, "text")
     with pytest.raises(ValueError, match="run"):
         with_row(table, "run", oracle.expected(topics, qrels, [RR]), topics, by)
+
+
+def test_answers_made_of_several_passages() -> None:
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": "x", "conversation_id": "c"})
+    topics["qhistory"] = [[], [{"role": "assistant", "content": "x", "docno": ["a", "b"]}]]
+    qrels = pd.DataFrame({"qid": ["1", "1", "2"], "docno": ["a", "b", "d"], "label": 1})
+    oracle = ConversationOracle(topics, qrels)
+    assert sorted(oracle(topics[1:])["docno"]) == ["a", "b", "d"]
+    # question 1 has two golds among three: first at rank 1 (2/3) or 2 (1/3); question 2 has one, and is left alone
+    assert oracle.expected(topics, qrels, [RR])["RR"].tolist() == pytest.approx([5 / 6, 11 / 18])
+    assert oracle.expected(topics, qrels, [RR], drop_seen=True)["RR"].tolist() == pytest.approx([5 / 6, 1.0])
+    left = cs.DropSeen()(oracle(topics))
+    assert left.loc[left["qid"] == "2", "docno"].tolist() == ["d"]

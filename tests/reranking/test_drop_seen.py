@@ -103,3 +103,13 @@ def test_one_query_at_a_time_and_together() -> None:
     whole = cs.DropSeen()(FOUND)
     single = pd.concat([cs.DropSeen()(FOUND[FOUND.qid == qid]) for qid in ("2", "1")], ignore_index=True)
     pd.testing.assert_frame_equal(whole, single)
+
+
+def test_a_docno_of_nothing_is_none() -> None:
+    """An empty cell of a file, or a gap in a list, names no passage: not even the one called None."""
+    history = [{"role": "assistant", "content": "x", "docno": docno} for docno in ("", float("nan"), ["a", None])]
+    found = results([("1", "a", 3.0), ("1", "None", 2.0), ("1", "nan", 1.0)], {"1": history})
+    assert cs.DropSeen()(found)["docno"].tolist() == ["None", "nan"]
+    found["qhistory"] = [[{"role": "assistant", "content": "x", "docno": ""}]] * 3
+    with pytest.warns(UserWarning, match="no message of any qhistory carries a docno"):
+        assert len(cs.DropSeen()(found)) == 3

@@ -430,3 +430,16 @@ def test_of_several_lists_the_one_that_is_there_counts() -> None:
     log = [{"id": "x", "messages": None, "conversation": said}, {"id": "y", "messages": said, "conversation": None}]
     assert cs.topics.from_messages(log).qid.tolist() == ["x_1", "y_1"]
     assert cs.topics.from_dialogues([{"utterances": None, "turns": [("ann", "hi")]}]).qid.tolist() == ["1_1"]
+
+
+def test_an_answer_may_be_made_of_several_passages() -> None:
+    def kept(docno) -> object:
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "docno": docno}]
+        history = cs.topics.from_messages([[*said, {"role": "user", "content": "c"}]]).qhistory[1]
+        frame = pd.DataFrame({"qid": ["1"], "query": ["c"], "qhistory": [said]})
+        assert cs.topics.validate(frame).qhistory[0][1].get("docno") == history[1].get("docno")
+        return history[1].get("docno")
+
+    assert kept(["d1", 7]) == ["d1", "7"]
+    assert kept(["d1", None, ""]) == kept(np.array(["d1"])) == "d1"
+    assert kept([]) is None and kept("") is None and kept(float("nan")) is None

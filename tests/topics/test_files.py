@@ -213,3 +213,12 @@ def test_a_history_of_another_name_is_asked_for(tmp_path) -> None:
     with pytest.raises(ValueError, match="no field 'qhistory' among qid, query, history; name it with columns="):
         cs.topics.read(path)
     assert len(cs.topics.read(path, columns={"history": "qhistory"}).qhistory[0]) == 1
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_one_docno_and_several_in_a_file(tmp_path, name: str) -> None:
+    shown = [None, "d1", ["d2", "d3"]]
+    history = [{"role": "assistant", "content": "x", **({"docno": docno} if docno else {})} for docno in shown]
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["a", "b"], "qhistory": [history, []]})
+    cs.topics.write(topics, tmp_path / name)
+    assert cs.topics.read(tmp_path / name).qhistory.tolist() == [history, []]
