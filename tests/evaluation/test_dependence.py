@@ -194,3 +194,20 @@ def test_without_ids_the_qid_is_not_taken_apart() -> None:
     topics["qhistory"] = [[{"role": "user", "content": "hi"}, {"role": "user", "content": text}] for text in "abcd"]
     other = swapped(topics)
     assert all(one != another for one, another in zip(other["query"], topics["query"], strict=True))
+
+
+def test_without_ids_conversations_that_all_begin_alike_are_told_apart() -> None:
+    """Everybody says hi; a later turn belongs to the earlier one whose history it goes on with."""
+    rows = []
+    for name in "abc":
+        history = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": f"hello {name}"}]
+        rows.append((f"{name}2", history))
+        rows.append((f"{name}3", [*history, {"role": "user", "content": f"{name}2"}]))
+    topics = pd.DataFrame({"qid": list("123456"), "query": [q for q, _ in rows], "qhistory": [h for _, h in rows]})
+    for seed in range(20):
+        other = swapped(topics, seed=seed)["query"]
+        assert all(one[0] != another[0] for one, another in zip(topics["query"], other, strict=True))
+        assert sorted(other) == sorted(topics["query"])  # each once
+    topics["qhistory"] = [[{"role": "user", "content": "hi"}]] * 6
+    with pytest.raises(ValueError, match="conversation_id"):
+        swapped(topics)

@@ -442,4 +442,4 @@ def test_an_answer_may_be_made_of_several_passages() -> None:
 
     assert kept(["d1", 7]) == ["d1", "7"]
     assert kept(["d1", None, ""]) == kept(np.array(["d1"])) == "d1"
-    assert kept([]) is None and kept("") is None and kept(float("nan")) is None
+    assert all(kept(docno) is None for docno in ([], "", float("nan")))
