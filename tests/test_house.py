@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
+import importlib
 import inspect
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,41 +14,23 @@ import pytest
 import pt_convsearch as cs
 
 ROOT = Path(cs.__file__).parent
-#: a room may import from those before it
-ROOMS = (
-    "topics", "measures", "forming", "lexical", "dense", "rewriting", "expansion", "reranking", "negatives",
-    "training", "evaluation", "datasets", "scale", "session", "commands", "cli",
-)  # fmt: skip
+PROJECT = ROOT.parent / "pyproject.toml"
 HEAVY = ("torch", "transformers", "sentence_transformers", "numba", "faiss", "ray", "matplotlib", "scipy")
 
 
-def room_of(path: Path) -> str:
-    first = path.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
-
-
-def imported(path: Path) -> list[str]:
-    """The rooms of this package that a file imports from, anywhere in it."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == cs.__name__:
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{cs.__name__}."):
-            found.append(str(node.module).split(".")[1])
-        elif isinstance(node, ast.Import):
-            found += [alias.name.split(".")[1] for alias in node.names if alias.name.startswith(f"{cs.__name__}.")]
-    return found
-
-
 def test_imports_point_one_way() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)} imports from {other}"
-        for path in sorted(ROOT.rglob("*.py"))
-        if room_of(path) in ROOMS
-        for other in imported(path)
-        if other in ROOMS and ROOMS.index(other) > ROOMS.index(room_of(path))
-    ]
-    assert wrong == []
+    """The contract of import-linter in pyproject.toml: a room imports from those below it."""
+    lint = Path(sys.executable).with_name("lint-imports")
+    ran = subprocess.run(
+        [lint, "--no-cache", "--config", PROJECT], cwd=ROOT.parent, capture_output=True, text=True, encoding="utf-8"
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_contract_knows_every_room() -> None:
+    (contract,) = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    there = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert set(contract["layers"]) == {name for name in there if not name.startswith("_")} | {"__main__"}
 
 
 def test_importing_loads_nothing_heavy_and_prints_nothing() -> None:
@@ -63,6 +46,15 @@ def test_public_names_are_there_and_documented(name: str) -> None:
     assert name in dir(cs)
     if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
         assert (inspect.getdoc(value) or "").strip()
+
+
+@pytest.mark.parametrize("room", sorted({*cs._ROOMS} - {"session"}))  # a room of one file
+def test_names_of_rooms_are_there(room: str) -> None:
+    package = importlib.import_module(f"{cs.__name__}.{room}")
+    assert package.__all__
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
 
 
 def test_unknown_names_are_refused() -> None:

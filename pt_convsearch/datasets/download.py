@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pt_convsearch._files import sha256 as file_sha256
-from pt_convsearch._files import write_json
+from pt_convsearch._files import sha256 as file_sha256, write_json
 
 logger = logging.getLogger(__name__)
 _BLOCK = 1 << 16

@@ -9,8 +9,7 @@ import pandas as pd
 
 from pt_convsearch.datasets.base import Dataset, register
 from pt_convsearch.datasets.corpora import counted, json_passages
-from pt_convsearch.datasets.folder import DOCNO, TEXT
-from pt_convsearch.datasets.folder import read_topics as read_folder_topics
+from pt_convsearch.datasets.folder import DOCNO, TEXT, read_topics as read_folder_topics
 from pt_convsearch.datasets.formats import field, iter_jsonl, read_qrels
 from pt_convsearch.datasets.rows import TopicRows, said
 from pt_convsearch.datasets.source import File, Source

@@ -16,8 +16,7 @@ from .._results import ranked
 from .._stage import Stage
 from ..dense.encoder import titled
 from ..dense.encoding import _batches
-from ..forming import Parts
-from ..forming import form as make_form
+from ..forming import Parts, form as make_form
 from ..lexical.rm3 import TOPIC_COLUMNS
 from ..topics.checks import as_ids, first_three
 

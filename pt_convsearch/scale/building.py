@@ -298,6 +298,7 @@ def check_free(storage: Storage, *, overwrite: bool) -> None:
     """Raises FileExistsError where something lies that may not be replaced."""
     names = [name for name in storage.names() if not storage.remote or name not in (_RECORDS, "parts")]
     if NAME in names:
+        storage.remove(_RECORDS)  # of a run that was killed at its very last step
         if not overwrite:
             raise FileExistsError(f"{storage.address} holds a sharded index already: overwrite=True replaces it")
         if storage.remote:

@@ -7,8 +7,7 @@ import json
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pt_convsearch.datasets import json_stream
 from pt_convsearch.datasets.json_stream import iter_json_items

@@ -6,8 +6,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pt_convsearch.datasets.convokit import read_convokit
 from pt_convsearch.datasets.dialogues import read_dialogue_file

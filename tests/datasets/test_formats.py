@@ -10,8 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pt_convsearch.datasets import iter_jsonl, iter_tsv, read_json, read_qrels, read_records, read_run
 

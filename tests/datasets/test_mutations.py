@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pt_convsearch.datasets import read_qrels, read_run
 from pt_convsearch.datasets.cast import read_topics as read_cast

@@ -14,8 +14,7 @@ import pandas as pd
 import pyterrier as pt
 import pyterrier_dr
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import pt_convsearch as cs
 from pt_convsearch.dense import building

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import pt_convsearch as cs
 from pt_convsearch.dense.search import exact_search

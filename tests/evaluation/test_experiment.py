@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ir_measures import AP, RR, NumRet, R, Rprec, nDCG
 from scipy import stats
 

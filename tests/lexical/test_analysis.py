@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pt_convsearch.lexical import Analyzer
 from pt_convsearch.lexical.analysis import LUCENE_STOPWORDS, lucene_tokens, unicode_tokens

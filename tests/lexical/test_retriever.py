@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import pt_convsearch as cs
 from pt_convsearch.lexical import kernels

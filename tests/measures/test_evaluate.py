@@ -9,8 +9,7 @@ import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ir_measures import AP, RR, Bpref, Measure, P, R, Rprec, Success, nDCG
 
 from pt_convsearch.measures import as_measures, evaluate, judgments

@@ -7,8 +7,7 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pt_convsearch.measures import read_qrels, read_run, write_run
 

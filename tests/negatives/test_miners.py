@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import pt_convsearch as cs
 from pt_convsearch.negatives.sampling import draw, order, uniform

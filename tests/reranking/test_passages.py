@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pyterrier as pt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import pt_convsearch as cs
 from pt_convsearch.reranking import AggregatePassages, SlidingWindow, first_p, max_p, sum_p

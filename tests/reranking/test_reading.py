@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pt_convsearch.reranking.reading import FIXED, PASSAGE, QUESTION, encode_pairs, encode_templates, kept
 

@@ -42,6 +42,10 @@ class Job:
         """Is ``x`` what an undisturbed run leaves?"""
         raise NotImplementedError
 
+    def finished(self) -> bool:
+        """Is there a whole result, which the same call refuses to replace?"""
+        return False
+
     def leftovers(self) -> list[str]:
         """What lies there and should not: working folders, files half-written."""
         beside = [path.name for path in self.folder.iterdir() if path.name.startswith("x.")]
@@ -75,6 +79,9 @@ class Encode(Job):
     def done(self) -> int:
         return len(list((self.folder / "x.building").glob("part-*.json")))
 
+    def finished(self) -> bool:
+        return self.out.exists()
+
     def same(self) -> bool:
         import pt_convsearch as cs
 
@@ -107,6 +114,12 @@ class Build(Job):
 
     def done(self) -> int:
         return len(list((self.folder / "x.building" / "records").glob("shard-*.json")))
+
+    def finished(self) -> bool:
+        return self.out.exists()
+
+    def leftovers(self) -> list[str]:
+        return super().leftovers() + [name for name in ("records",) if (self.out / name).exists()]
 
     def same(self) -> bool:
         import pt_convsearch as cs
@@ -293,7 +306,11 @@ def main() -> None:
     job = JOBS[name](Path(folder))
     cs.scale.connect()
     print("begun", flush=True)  # noqa: T201
-    job.run()
+    try:
+        job.run()
+    except FileExistsError:
+        if not job.finished():
+            raise
 
 
 if __name__ == "__main__":
