@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 from _common import say
-from _qrecc_parts import WITH_REWRITE, encoder, minilm
-from _qrecc_parts import groups as every_group
+from _qrecc_parts import WITH_REWRITE, encoder, groups as every_group, minilm
 
 import pt_convsearch as cs
 from pt_convsearch.evaluation.study import Engine, dense_engine
