@@ -25,7 +25,7 @@ from pt_convsearch.rewriting.generation import Decoding, encoded, sequences_of
 from pt_convsearch.rewriting.models import Generator
 
 from .rewriter import _started, write_generator
-from .rewriter_reward import Reward, self_critical_loss
+from .rewriter_reward import Reward, advantages, self_critical_loss
 from .rewriter_run import RunOptions, run_training, write_rewriter_card
 from .runs import finished
 
@@ -39,6 +39,10 @@ def train_conqrr(
     out: _files.PathLike,
     reward: Any = RR,
     dev: tuple[pd.DataFrame, Any] | None = None,
+    num_draws: int = 1,
+    temperature: float = 1.0,
+    baseline: str = "greedy",
+    normalize: bool = False,
     mle_weight: float = 0.0,
     first_turns: bool = False,
     seed: int = 1,
@@ -64,7 +68,10 @@ def train_conqrr(
     For each question one rewrite is drawn from the model and one is written greedily; both are searched for; the
     drawn one becomes likelier by as much as it is better than the greedy one:
     ``loss = -(reward(drawn) - reward(greedy)) * log p(drawn)``. The retriever is not trained, and may be anything. The
-    pipeline is run twice a step, with all questions of the batch at once. Draws depend on the seed, the step and the
+    pipeline is run twice a step, with all questions of the batch at once. That is the paper's way. Of a small model
+    nearly all draws are worse than the greedy rewrite, and it learns little but to be surer of itself: then draw
+    several at a lower temperature and compare each with the others (``num_draws=8, temperature=0.7,
+    baseline="others"``). Draws depend on the seed, the step and the
     input alone, so that a run that was killed goes on to exactly the weights of an uninterrupted one (on a CPU).
 
     Args:
@@ -78,6 +85,12 @@ def train_conqrr(
         reward: a measure, e.g. ``RR``, ``R@10``, "nDCG@3".
         dev: (topics, qrels) to select the checkpoint by, the mean reward of greedy rewrites; None: the last one is
         kept.
+        num_draws: rewrites drawn for each question, a step.
+        temperature: what the scores of tokens are divided by before drawing; the gradient is that of what is drawn
+            from.
+        baseline: what a drawn rewrite has to be better than: "greedy", the greedy rewrite, or "others", the mean of the
+            question's other draws (``num_draws`` of at least 2; nothing is written greedily).
+        normalize: divide the advantages of a batch by their standard deviation.
         mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language.
         first_turns: train on first turns as well.
         seed: of order, draws and dropout.
@@ -99,12 +112,14 @@ def train_conqrr(
         >>> cs.train_conqrr("t5-qrecc", topics, qrels, index.bm25(), reward=RR, out="conqrr")  # doctest: +SKIP
 
     Source: Wu et al., "CONQRR: Conversational query rewriting for retrieval with reinforcement learning" (EMNLP 2022);
-        self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017).
+        self-critical training with a greedy baseline is Rennie et al.'s (CVPR 2017), the mean of the other draws as
+        baseline Kool et al.'s (DeepRLStructPred at ICLR 2019).
     """
     require("accelerate", step="training", install="pt-convsearch[train]")
     run = RunOptions.of(locals())
     if not 0 <= mle_weight <= 1:
         raise ValueError(f"mle_weight={mle_weight}: a share lies in [0, 1]")
+    _check_draws(num_draws, temperature, baseline)
     if not isinstance(pipeline, pt.Transformer):
         raise TypeError(f"pipeline is {pipeline!r}: give a transformer, Q -> R")
     named = rewriter if isinstance(rewriter, Rewriter) else Rewriter(rewriter, device=device)
@@ -130,6 +145,7 @@ def train_conqrr(
         "dev": None if dev_topics is None or dev_judge is None
         else digest([dev_topics[["qid", "query", "qhistory"]], _sorted(dev_judge.judgments)]),
         "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "max_new_tokens": max_new_tokens,
+        "num_draws": num_draws, "temperature": temperature, "baseline": baseline, "normalize": normalize,
         **run.settings(),
     }  # fmt: skip
     target = Path(out)
@@ -154,8 +170,8 @@ def train_conqrr(
                 "generator": generator, "judge": judge, "topics": topics, "dev_judge": dev_judge,
                 "dev_topics": dev_topics,
                 "max_new_tokens": max_new_tokens, "max_input_length": inputs["max_input_length"],
-                "mle_weight": mle_weight,
-                "draw_seed": seed,
+                "mle_weight": mle_weight, "draw_seed": seed, "num_draws": num_draws, "temperature": temperature,
+                "baseline": baseline, "normalize": normalize,
             },
         )  # fmt: skip
     return Rewriter(str(target), max_new_tokens=max_new_tokens, device=device)
@@ -167,7 +183,7 @@ class RewardTrainer(Seq2SeqTrainer):
     def __init__(
         self, *, generator: Generator, judge: Reward, topics: pd.DataFrame, dev_judge: Reward | None,
         dev_topics: pd.DataFrame | None, max_new_tokens: int, max_input_length: int, mle_weight: float, draw_seed: int,
-        **options: Any,
+        num_draws: int, temperature: float, baseline: str, normalize: bool, **options: Any,
     ) -> None:  # fmt: skip
         self.generator = generator
         self.judge, self.topics = judge, topics
@@ -175,7 +191,9 @@ class RewardTrainer(Seq2SeqTrainer):
         self.max_new_tokens, self.max_input_length = max_new_tokens, max_input_length
         self.mle_weight = mle_weight
         self.draw_seed = draw_seed
-        self._rewards: list[tuple[float, float]] = []
+        self.num_draws, self.temperature = num_draws, temperature
+        self.baseline, self.normalize = baseline, normalize
+        self._rewards: dict[str, list[float]] = {}
         super().__init__(processing_class=generator.tokenizer, **options)
         self.model_accepts_loss_kwargs = False
 
@@ -185,18 +203,25 @@ class RewardTrainer(Seq2SeqTrainer):
         rows, texts = inputs["rows"], inputs["texts"]
         topics = self.topics.iloc[rows]
         step = Decoding(
+            num_rewrites=self.num_draws,
             num_beams=1,
             sample=True,
+            temperature=self.temperature,
             max_new_tokens=self.max_new_tokens,
             seed=self.draw_seed * 1_000_003 + self.state.global_step,
         )
         drawn, drawn_texts = self._write(texts, step)
-        _, greedy_texts = self._write(texts, Decoding(num_beams=1, max_new_tokens=self.max_new_tokens))
-        drawn_reward, greedy_reward = self.judge(topics, drawn_texts), self.judge(topics, greedy_texts)
-        self._rewards.append((float(drawn_reward.mean()), float(greedy_reward.mean())))
+        each = np.repeat(np.arange(len(texts)), self.num_draws)
+        rewards = self.judge(topics.iloc[each], drawn_texts).reshape(len(texts), self.num_draws)
+        greedy = None
+        if self.baseline == "greedy":
+            greedy = self.judge(topics, self._write(texts, Decoding(1, 1, max_new_tokens=self.max_new_tokens))[1])
+            self._rewards.setdefault("greedy", []).append(float(greedy.mean()))
+        self._rewards.setdefault("drawn", []).append(float(rewards.mean()))
+        advantage = advantages(rewards, greedy, normalize=self.normalize).ravel()
         model.train()
-        log_p = self._log_probabilities(model, texts, drawn)
-        loss = (1 - self.mle_weight) * self_critical_loss(log_p, drawn_reward, greedy_reward)
+        log_p = self._log_probabilities(model, [texts[row] for row in each], drawn, self.temperature)
+        loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)
         if self.mle_weight:
             gold: list[list[int]] = self._gold(topics["qrewrite"].tolist())
             tokens = sum(len(row) for row in gold)
@@ -204,7 +229,7 @@ class RewardTrainer(Seq2SeqTrainer):
         return (loss, None) if return_outputs else loss
 
     def _write(self, texts: list[str], decoding: Decoding) -> tuple[list[list[int]], list[str]]:
-        """Token ids of one rewrite each, up to and with the end, and their texts."""
+        """Token ids of the rewrites of each input, one after the other, up to and with the end, and their texts."""
         self.generator.model.eval()
         batch = encoded(self.generator, texts, self.max_input_length)
         sequences, _ = sequences_of(self.generator, batch, texts, decoding)
@@ -227,8 +252,10 @@ class RewardTrainer(Seq2SeqTrainer):
         targets = tokenizer([f" {rewrite}" for rewrite in rewrites], add_special_tokens=False)["input_ids"]
         return [[*target[: self.max_new_tokens - 1], tokenizer.eos_token_id] for target in targets]
 
-    def _log_probabilities(self, model: Any, texts: list[str], written: list[list[int]]) -> torch.Tensor:
-        """The log probability of each sequence, given its input."""
+    def _log_probabilities(
+        self, model: Any, texts: list[str], written: list[list[int]], temperature: float = 1.0
+    ) -> torch.Tensor:
+        """The log probability of each sequence, given its input, when tokens are drawn at this temperature."""
         device = self.generator.model.device
         sources = encoded(self.generator, texts, self.max_input_length)["input_ids"]
         if self.generator.seq2seq:
@@ -249,14 +276,14 @@ class RewardTrainer(Seq2SeqTrainer):
             )[:, 1:]
             logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
         said = labels != -100
-        log_p = torch.log_softmax(logits.float(), dim=-1).gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        scores = torch.log_softmax(logits.float() / temperature, dim=-1)
+        log_p = scores.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
         return (log_p * said).sum(dim=1)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs and self._rewards:
-            drawn, greedy = np.mean(self._rewards, axis=0).tolist()
-            # named so that the curve keeps them
-            logs = {**logs, "eval_drawn_reward": drawn, "eval_greedy_reward": greedy}
+            means = {f"eval_{kind}_reward": float(np.mean(values)) for kind, values in self._rewards.items()}
+            logs = {**logs, **means}  # named so that the curve keeps them
             self._rewards.clear()
         super().log(logs, *args, **kwargs)
 
@@ -269,6 +296,14 @@ class RewardTrainer(Seq2SeqTrainer):
             values.append(self.dev_judge(self.dev_topics.iloc[inputs["rows"]], found))
         rewards = np.concatenate(values)
         return EvalLoopOutput(None, None, {"eval_reward": float(rewards.mean())}, len(rewards))  # type: ignore[arg-type]
+
+
+def _check_draws(num_draws: int, temperature: float, baseline: str) -> None:
+    Decoding(num_rewrites=num_draws, sample=True, temperature=temperature).checked()
+    if baseline not in ("greedy", "others"):
+        raise ValueError(f"baseline={baseline!r}: 'greedy' or 'others'")
+    if baseline == "others" and num_draws < 2:
+        raise ValueError("baseline='others' compares the draws of a question with each other: give num_draws=2 or more")
 
 
 def _rows(rewriter: Rewriter, topics: pd.DataFrame) -> list[dict[str, Any]]:

@@ -51,29 +51,54 @@ class Reward:
         return topics[kept].reset_index(drop=True)
 
     def __call__(self, topics: pd.DataFrame, rewrites: Sequence[str]) -> np.ndarray:
-        """The reward of one rewrite for each question; 0 for one without words. Equal ones are searched for once."""
+        """The reward of one rewrite for each row; 0 for one without words. Equal ones are searched for once.
+
+        A question may stand in several rows, with a rewrite each: the pipeline then runs as often, for to it a qid
+        names one query.
+        """
         keys = list(zip(topics["qid"].tolist(), rewrites, strict=True))
-        new = [at for at, key in enumerate(keys) if key not in self._known]
-        if new:
-            asked = topics.iloc[new].assign(query=[rewrites[at] for at in new])
-            asked = asked.drop(columns=[column for column in ("query_toks", "query_vec") if column in asked.columns])
-            found = evaluate(
-                pd.DataFrame(self.pipeline.transform(asked)), self.judgments, self.measure, qids=asked["qid"]
-            )
-            values = found.iloc[:, 0].to_dict()
-            self._known.update(
-                {keys[at]: float(values.get(keys[at][0], 0.0)) if rewrites[at].strip() else 0.0 for at in new}
-            )
+        while new := [at for at, key in enumerate(keys) if key not in self._known]:
+            once = sorted({keys[at][0]: at for at in reversed(new)}.values())  # the first of each question
+            self._search(topics.iloc[once], [rewrites[at] for at in once])
         return np.array([self._known[key] for key in keys])
 
+    def _search(self, topics: pd.DataFrame, rewrites: list[str]) -> None:
+        asked = topics.assign(query=rewrites)
+        asked = asked.drop(columns=[column for column in ("query_toks", "query_vec") if column in asked.columns])
+        found = evaluate(pd.DataFrame(self.pipeline.transform(asked)), self.judgments, self.measure, qids=asked["qid"])
+        values = found.iloc[:, 0].to_dict()
+        for qid, rewrite in zip(asked["qid"].tolist(), rewrites, strict=True):
+            self._known[qid, rewrite] = float(values.get(qid, 0.0)) if rewrite.strip() else 0.0
 
-def self_critical_loss(
-    log_probabilities: torch.Tensor, drawn: Sequence[float] | np.ndarray, greedy: Sequence[float] | np.ndarray
-) -> torch.Tensor:
-    """The mean of ``-(reward(drawn) - reward(greedy)) * log p(drawn)``.
 
-    >>> float(self_critical_loss(torch.tensor([-2.0, -1.0]), [1.0, 0.25], [0.5, 0.5]))   # (0.5 * 2 - 0.25 * 1) / 2
+def advantages(drawn: np.ndarray, greedy: np.ndarray | None = None, *, normalize: bool = False) -> np.ndarray:
+    """By how much each drawn rewrite is better than what it is compared with.
+
+    Args:
+        drawn: rewards, a row for each question, a column for each of its draws.
+        greedy: rewards of the greedy rewrites; None: each draw is compared with the mean of the question's others.
+        normalize: divide by the standard deviation over all draws, so that the step does not depend on the reward's
+            scale.
+
+    >>> advantages(np.array([[1.0, 0.25], [0.0, 0.5]]), np.array([0.5, 0.5])).tolist()
+    [[0.5, -0.25], [-0.5, 0.0]]
+    >>> advantages(np.array([[1.0, 0.0, 0.5]])).tolist()   # 1 - (0 + 0.5) / 2, 0 - (1 + 0.5) / 2, 0.5 - (1 + 0) / 2
+    [[0.75, -0.75, 0.0]]
+    """
+    if greedy is None:
+        others = drawn.shape[1] - 1
+        found = drawn - (drawn.sum(axis=1, keepdims=True) - drawn) / others
+    else:
+        found = drawn - greedy[:, None]
+    spread = float(found.std()) if normalize else 1.0
+    return found / spread if spread > 0 else found
+
+
+def self_critical_loss(log_probabilities: torch.Tensor, advantage: Sequence[float] | np.ndarray) -> torch.Tensor:
+    """The mean of ``-advantage * log p(drawn)``.
+
+    >>> float(self_critical_loss(torch.tensor([-2.0, -1.0]), [0.5, -0.25]))   # (0.5 * 2 - 0.25 * 1) / 2
     0.375
     """
-    advantage = torch.as_tensor(np.asarray(drawn) - np.asarray(greedy), dtype=log_probabilities.dtype)
-    return -(advantage.to(log_probabilities.device) * log_probabilities).mean()
+    weights = torch.as_tensor(np.asarray(advantage), dtype=log_probabilities.dtype, device=log_probabilities.device)
+    return -(weights * log_probabilities).mean()

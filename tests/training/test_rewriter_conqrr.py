@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyterrier as pt
 import pytest
 import torch
 from ir_measures import RR
@@ -15,7 +16,7 @@ from ir_measures import RR
 import pt_convsearch as cs
 from pt_convsearch.rewriting.generation import encoded
 from pt_convsearch.training.rewriter_conqrr import RewardTrainer
-from pt_convsearch.training.rewriter_reward import Reward, self_critical_loss
+from pt_convsearch.training.rewriter_reward import Reward, advantages, self_critical_loss
 
 from ..rewriting.conftest import WORDS, said, tiny_gpt2, tiny_t5
 from .test_rewriter import OPTIONS, CrashAfter, same_weights
@@ -59,8 +60,6 @@ def test_rewards_by_hand(index: cs.BM25Index) -> None:
 
 
 def test_equal_rewrites_are_searched_for_once(index: cs.BM25Index) -> None:
-    import pyterrier as pt
-
     seen: list[int] = []
     watched = pt.apply.generic(lambda frame: seen.append(len(frame)) or frame) >> index.bm25(num_results=10)
     topics = pd.DataFrame({"qid": ["1", "2"], "query": ["x", "y"], "qhistory": [[said("user", "w")]] * 2})
@@ -70,14 +69,94 @@ def test_equal_rewrites_are_searched_for_once(index: cs.BM25Index) -> None:
     assert seen == [2, 1]
 
 
+def test_several_rewrites_of_a_question(index: cs.BM25Index) -> None:
+    """To the pipeline a qid names one query: rewrites of one question go into runs of their own."""
+    topics = pd.DataFrame({"qid": list("1121"), "query": list("xxyx"), "qhistory": [[said("user", "w")]] * 4})
+    seen: list[list[tuple[str, str]]] = []
+
+    class Watched(pt.Transformer):
+        def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+            seen.append(list(zip(inp["qid"], inp["query"], strict=True)))
+            return index.bm25(num_results=10).transform(inp)
+
+    judge = Reward(Watched(), pd.DataFrame({"qid": ["1", "2"], "docno": ["w5", "w6"], "label": [1, 1]}), RR)
+    # "w5" is in w4's passage before it is in w5's; "w6 w7" is w6's
+    assert judge(topics, ["w5", "w5 w6", "w6 w7", "w5"]).tolist() == [0.5, 1.0, 1.0, 0.5]
+    assert seen == [[("1", "w5"), ("2", "w6 w7")], [("1", "w5 w6")]]
+
+
 def test_the_loss_by_hand() -> None:
     log_p = torch.tensor([-2.0, -1.0, -3.0], requires_grad=True)
-    loss = self_critical_loss(log_p, [1.0, 0.25, 0.5], [0.5, 0.5, 0.5])
+    greedy = np.array([0.5, 0.5, 0.5])
+    loss = self_critical_loss(log_p, advantages(np.array([[1.0], [0.25], [0.5]]), greedy).ravel())
     assert loss.item() == pytest.approx((0.5 * 2.0 - 0.25 * 1.0 + 0.0) / 3)
     loss.backward()
     assert log_p.grad is not None
     # a step against the gradient makes the better draw likelier, the worse one less likely, the equal one neither
     assert np.sign(-log_p.grad.numpy()).tolist() == [1, -1, 0]
+
+
+def test_advantages_by_hand() -> None:
+    drawn = np.array([[1.0, 0.0, 0.5], [0.2, 0.2, 0.2]])
+    assert advantages(drawn, np.array([0.5, 0.0])) == pytest.approx(np.array([[0.5, -0.5, 0.0], [0.2, 0.2, 0.2]]))
+    # each against the mean of the other two: 1 - 0.25, 0 - 0.75, 0.5 - 0.5
+    others = advantages(drawn)
+    assert others == pytest.approx(np.array([[0.75, -0.75, 0.0], [0.0, 0.0, 0.0]]))
+    # the standard deviation over the six: sqrt((2 * 0.5625) / 6)
+    assert advantages(drawn, normalize=True) == pytest.approx(others / (2 * 0.5625 / 6) ** 0.5)
+    # nothing to tell apart: no division by 0
+    assert advantages(np.full((2, 2), 0.3), normalize=True).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_the_gradient_is_that_of_the_tempered_distribution(tmp_path: Path) -> None:
+    """Of one token: d(-A log softmax(z / T)[y]) / dz = A (softmax(z / T) - 1[y]) / T."""
+    generator = cs.Rewriter(tiny_t5(tmp_path / "m"), max_new_tokens=6, device="cpu").generator()
+    trainer = RewardTrainer.__new__(RewardTrainer)
+    trainer.generator, trainer.max_input_length = generator, 40
+    scores = torch.tensor([[[1.0, 2.0, 0.0]]], requires_grad=True)
+    model = type("Scores", (), {"__call__": lambda self, **inputs: type("Out", (), {"logits": scores})()})()
+    log_p = trainer._log_probabilities(model, ["w1"], [[1]], temperature=0.5)
+    e = np.exp([2.0, 4.0, 0.0])
+    assert log_p.item() == pytest.approx(np.log(e[1] / e.sum()))
+    self_critical_loss(log_p, [0.75]).backward()
+    assert scores.grad is not None
+    assert scores.grad[0, 0].numpy() == pytest.approx(0.75 * (e / e.sum() - [0, 1, 0]) / 0.5, abs=1e-6)
+
+
+def test_draws_are_compared_with_each_other(
+    tmp_path: Path, index: cs.BM25Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four draws a question, each rewarded for its own question, and no greedy rewrite."""
+    train, golds = world(8, 1)
+    asked: list[tuple[list[str], list[str]]] = []
+    judged = Reward.__call__
+    monkeypatch.setattr(
+        Reward, "__call__",
+        lambda self, topics, rewrites: asked.append((topics["qid"].tolist(), list(rewrites)))
+        or judged(self, topics, rewrites),
+    )  # fmt: skip
+    cs.train_conqrr(
+        tiny_t5(tmp_path / "t5"), train, golds, index.bm25(num_results=10), out=tmp_path / "o", max_steps=1,
+        max_new_tokens=3, num_draws=4, baseline="others", temperature=0.7, normalize=True,
+        **{**OPTIONS, "batch_size": 2},
+    )  # fmt: skip
+    ((qids, rewrites),) = asked
+    assert len(rewrites) == 8
+    assert [qids[at] for at in (0, 4)] != [qids[0], qids[0]]
+    assert qids == [qids[0]] * 4 + [qids[4]] * 4
+    assert len(set(rewrites[:4])) > 1
+    curve = (tmp_path / "o" / "dev_curve.jsonl").read_text(encoding="utf-8")
+    assert '"drawn_reward"' in curve
+    assert "greedy_reward" not in curve
+
+
+def test_options_of_draws_that_contradict(tmp_path: Path, index: cs.BM25Index) -> None:
+    train, golds = world(6, 1)
+    start, pipeline = tiny_t5(tmp_path / "t5"), index.bm25(num_results=10)
+    for wrong, why in [({"baseline": "others"}, "num_draws=2"), ({"baseline": "mean"}, "'greedy' or 'others'"),
+                        ({"temperature": 0.0}, "temperature"), ({"num_draws": 0}, "at least 1")]:  # fmt: skip
+        with pytest.raises(ValueError, match=why):
+            cs.train_conqrr(start, train, golds, pipeline, out=tmp_path / "o", **wrong)
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
