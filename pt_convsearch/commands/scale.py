@@ -23,6 +23,9 @@ def add_parser(commands: Any) -> None:
     plan.add_argument("--cores", type=int, default=2, help="cores of all machines together (default 2)")
     plan.add_argument("--questions", type=int, default=30_000, help="questions to mine negatives for (default 30000)")
     plan.add_argument("--depth", type=int, default=100, help="results per question (default 100)")
+    plan.add_argument(
+        "--passages-per-shard", type=int, default=1_000_000, metavar="N", help="of a sharded index (default 1000000)"
+    )
     rate = "passages per second and GPU (default: the paper's 67, not measured here)"
     plan.add_argument("--encode-rate", type=float, metavar="R", help=rate)
     plan.add_argument("--figures", type=Path, metavar="FILE", help="what the bench measured on a machine of yours")
@@ -36,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     made = plan(
         arguments.passages, dim=arguments.dim, gpus=arguments.gpus, cores=arguments.cores,
-        questions=arguments.questions, num_results=arguments.depth, encode_rate=arguments.encode_rate,
-        figures=arguments.figures,
+        questions=arguments.questions, num_results=arguments.depth,
+        passages_per_shard=arguments.passages_per_shard, encode_rate=arguments.encode_rate, figures=arguments.figures,
     )  # fmt: skip
     print(made.to_frame().to_json(orient="records", indent=2) if arguments.json else made)
     return 0

@@ -90,15 +90,17 @@ def plan(
     cores: int = 2,
     questions: int = 30_000,
     num_results: int = 100,
+    passages_per_shard: int = 1_000_000,
     encode_rate: float | None = None,
     figures: dict[str, Any] | PathLike | None = None,
 ) -> Plan:
     """Hours, disk and memory of encoding, BM25, dense search and mining.
 
-    Measured figures grow along the line through the two largest runs (bytes, seconds and milliseconds against
-    passages).
-    Assumptions: machines as fast per core as the measured one; work that spreads over cores and GPUs without loss;
-    passages and questions as long as the measured ones; dense search in time proportional to passages times
+    Between two measured sizes a figure lies on the line through them, beyond the largest on the line through the two
+    largest (bytes, seconds and milliseconds against passages; in proportion where there is one size alone).
+    Assumptions: machines as fast per core as the measured one; encoding, indexing and search that spread over cores
+    and GPUs without loss; results of shards merged by one process, each further shard at the highest cost that was
+    measured; passages and questions as long as the measured ones; dense search in time proportional to passages times
     dimensions.
 
     Args:
@@ -108,6 +110,7 @@ def plan(
         cores: of all machines together, for BM25, for dense search, and for encoding without GPUs.
         questions: that are mined, each one query to depth ``num_results``.
         num_results: results per question.
+        passages_per_shard: of a :class:`ShardedIndex`.
         encode_rate: passages per second and GPU; None: the paper's (67, BERT-base), since none was measured here.
         figures: what was measured, or the file that the bench wrote; None: what comes with the package.
 
@@ -123,18 +126,16 @@ def plan(
         ("cores", cores),
         ("questions", questions),
         ("num_results", num_results),
+        ("passages_per_shard", passages_per_shard),
     ):
         if value < 1:
             raise ValueError(f"{name}={value!r}: a whole number from 1 on")
     if gpus < 0 or (encode_rate is not None and encode_rate <= 0):
         raise ValueError(f"gpus={gpus!r}, encode_rate={encode_rate!r}: not below 0, and a rate above 0")
     known = figures if isinstance(figures, dict) else measured(figures)
+    asked = _Asked(passages, dim, cores, questions, num_results, min(passages, passages_per_shard))
     n = passages
-    lines = [
-        *_encoding(known, n, dim, gpus, cores, encode_rate),
-        *_bm25(known, n, cores, questions),
-        *_dense(known, n, dim, cores, questions),
-    ]
+    lines = [*_encoding(known, n, dim, gpus, cores, encode_rate), *_bm25(known, asked), *_dense(known, asked)]
     title = (
         f"{n:,} passages, {dim} dimensions, {gpus} GPUs, {cores} cores, {questions:,} questions to depth "
         f"{num_results}. "
@@ -164,58 +165,103 @@ def _encoding(known: dict[str, Any], n: int, dim: int, gpus: int, cores: int, ra
     ]
 
 
-def _bm25(known: dict[str, Any], n: int, cores: int, questions: int) -> list[Line]:
-    step = "BM25"
-    index, search = known["runs"]["bm25_index"], known["runs"]["bm25_search"]
+@dataclass(frozen=True)
+class _Asked:
+    """What a plan is asked for."""
+
+    passages: int
+    dim: int
+    cores: int
+    questions: int
+    num_results: int
+    per_shard: int
+
+    @property
+    def shards(self) -> int:
+        return -(-self.passages // self.per_shard)
+
+
+def _bm25(known: dict[str, Any], asked: _Asked) -> list[Line]:
+    step, n = "BM25", asked.passages
+    index, search = _runs(known, "bm25_index"), _runs(known, "bm25_search")
     seconds, because = _at(index, "seconds", n)
     size, of_size = _at(index, "bytes", n)
     query, of_query = _at(search, "ms_per_query", n)
-    memory = max(index, key=lambda run: run["passages"])
+    peak, of_peak = _at(index, "peak_mb", asked.per_shard)
     beyond = _kind(n, index)
-    terms = search[0]["terms"]
+    of_query += f", queries of {search[-1]['terms']} terms, one core"
     return [
-        Line(step, "indexing", seconds / cores / 3600, "h", f"{because}, one core; shards spread over cores", beyond),
+        Line(step, "indexing", seconds / asked.cores / 3600, "h", f"{because}, one core; shards spread over cores",
+             beyond),
         Line(step, "disk", size / 1e9, "GB", f"{of_size}, scores of one (k1, b) included", beyond),
-        Line(
-            step,
-            "memory of a worker that indexes",
-            memory["peak_mb"] / 1e3,
-            "GB",
-            f"a shard of {memory['passages']:,} passages",
-            "measured",
-        ),
-        Line(step, "search", query / cores, "ms/query", f"{of_query}, queries of {terms} terms, one core", beyond),
-        Line(
-            step,
-            f"mining {questions:,} questions",
-            query * questions / cores / 3.6e6,
-            "h",
-            "search x questions",
-            beyond,
-        ),
+        Line(step, "memory of a worker that indexes", peak / 1e3, "GB", f"a shard of {asked.per_shard:,}: {of_peak}",
+             _kind(asked.per_shard, index)),
+        Line(step, "memory, all shards", size / 1e9, "GB", "as on disk, mapped: with less, a search reads from disk",
+             beyond),
+        *_search(step, asked, query / asked.cores, of_query, search, _shard_cost(known, "bm25_shards")),
+    ]  # fmt: skip
+
+
+def _dense(known: dict[str, Any], asked: _Asked) -> list[Line]:
+    step = "dense, exact"
+    runs = _runs(known, "dense_search")
+    query, because = _at(runs, "ms_per_query", asked.passages)
+    run = runs[-1]
+    query *= asked.dim / run["dim"]
+    because += f", {run['dim']} dimensions, batches of {run['queries']}, one core; times {asked.dim}/{run['dim']}"
+    size = 4 * asked.dim * asked.passages / 1e9
+    return [
+        Line(step, "memory, all shards", size, "GB", "float32; SQfp16 takes half, SQ8 a quarter", "computed"),
+        *_search(step, asked, query / asked.cores, because, runs, _shard_cost(known, "dense_shards")),
     ]
 
 
-def _dense(known: dict[str, Any], n: int, dim: int, cores: int, questions: int) -> list[Line]:
-    step = "dense, exact"
-    runs = known["runs"]["dense_search"]
-    query, because = _at(runs, "ms_per_query", n)
-    run = _largest(known, "dense_search")
-    query *= dim / run["dim"]
-    because += f", {run['dim']} dimensions, batches of {run['queries']}, one core; times {dim}/{run['dim']}"
-    beyond = _kind(n, runs)
-    hours = query * questions / cores / 3.6e6
-    paper = f"search x questions (paper: {PAPER_SEARCH_HOURS:.0f} h)"
-    kinds = "float32; SQfp16 takes half, SQ8 a quarter"
-    return [
-        Line(step, "memory, all shards", 4 * dim * n / 1e9, "GB", kinds, "computed"),
-        Line(step, "search", query / cores, "ms/query", because, beyond),
-        Line(step, f"mining {questions:,} questions", hours, "h", paper, beyond),
-    ]  # fmt: skip
+def _search(
+    step: str, asked: _Asked, query: float, because: str, runs: list[dict[str, Any]], cost: tuple[float, str] | None
+) -> list[Line]:
+    """Search, the merge of its shards, and mining: both times the questions."""
+    depth = runs[-1].get("k", asked.num_results)
+    kind = _kind(asked.passages, runs) if depth == asked.num_results else "extrapolated"
+    if depth != asked.num_results:
+        because += f"; measured to depth {depth}"
+    lines = [Line(step, "search", query, "ms/query", because, kind)]
+    merge = 0.0
+    if cost is not None:
+        merge = cost[0] * (asked.shards - 1)
+        lines.append(
+            Line(step, f"merging {asked.shards:,} shards", merge, "ms/query", f"one process; {cost[1]}", "extrapolated")
+        )
+    hours = (query + merge) * asked.questions / 3.6e6
+    what = f"mining {asked.questions:,} questions"
+    paper = f"search and merge x questions (paper, dense: {PAPER_SEARCH_HOURS:.0f} h for 54M passages)"
+    return [*lines, Line(step, what, hours, "h", paper, kind)]
+
+
+def _shard_cost(known: dict[str, Any], step: str) -> tuple[float, str] | None:
+    """Milliseconds per query that each shard after the first adds, the highest of the measured; None: not measured."""
+    by_size: dict[int, dict[str, float]] = {}
+    for run in known["runs"].get(step, []):
+        by_size.setdefault(run["passages"], {})[run["system"]] = run["ms_per_query"]
+    costs = [(0.0, "no cost was seen")]
+    for passages, systems in by_size.items():
+        for system, value in systems.items():
+            number = int(system.split()[0]) if system[0].isdigit() else 1
+            if number > 1 and "one index" in systems:
+                each = (value - systems["one index"]) / (number - 1)
+                costs.append((each, f"{_shown(each)} ms for each after the first, {system} of {passages:,} passages"))
+    return max(costs) if by_size else None
 
 
 def _kind(n: int, runs: list[dict[str, Any]]) -> str:
     return "extrapolated" if n > max(run["passages"] for run in runs) else "measured"
+
+
+def _runs(known: dict[str, Any], step: str) -> list[dict[str, Any]]:
+    """The runs of a step that were made as the largest was, by size."""
+    largest = _largest(known, step)
+    same = ("queries", "terms", "dim", "k")
+    alike = [run for run in known["runs"][step] if all(run.get(name) == largest.get(name) for name in same)]
+    return sorted(alike, key=lambda run: run["passages"])
 
 
 def _largest(known: dict[str, Any], step: str) -> dict[str, Any]:
@@ -226,22 +272,27 @@ def _largest(known: dict[str, Any], step: str) -> dict[str, Any]:
 
 
 def _at(runs: list[dict[str, Any]], name: str, n: int) -> tuple[float, str]:
-    """A figure at n passages, on the line through the two largest runs (through the origin where it would fall)."""
-    ordered = sorted(runs, key=lambda run: run["passages"])
-    last = ordered[-1]
-    smaller = [run for run in ordered if run["passages"] < last["passages"]]
-    basis = f"{_shown(last[name])} at {last['passages']:,} passages"
-    if n > last["passages"]:
-        basis = f"x{n / last['passages']:,.0f} beyond what was measured: {basis}"
-    if smaller:
-        first = smaller[-1]
-        slope = (last[name] - first[name]) / (last["passages"] - first["passages"])
-        start = last[name] - slope * last["passages"]
-        power = math.log(last[name] / first[name]) / math.log(last["passages"] / first["passages"])
-        basis += f", {_shown(first[name])} at {first['passages']:,} (grows as n^{power:.2f})"
-        if start >= 0 and slope > 0:
-            return start + slope * n, basis
-    return last[name] * n / last["passages"], basis
+    """A figure at n passages: on the line through the two runs around n, or through the two nearest.
+
+    In proportion to the nearest where there is one run alone, where a larger run took less, and where the line falls
+    below nothing.
+    """
+    by_size = {run["passages"]: run[name] for run in runs}
+    sizes = sorted(by_size)
+    at = next((i for i, size in enumerate(sizes) if size >= n), len(sizes) - 1)
+    high, low = sizes[at], sizes[at - 1] if at else sizes[min(1, len(sizes) - 1)]
+    basis = f"{_shown(by_size[high])} at {high:,} passages"
+    if n > high:
+        basis = f"x{n / high:,.0f} beyond what was measured: {basis}"
+    if low != high:
+        slope = (by_size[high] - by_size[low]) / (high - low)
+        basis += f", {_shown(by_size[low])} at {low:,}"
+        if n > high and slope > 0 and by_size[low] > 0:
+            basis += f" (grows as n^{math.log(by_size[high] / by_size[low]) / math.log(high / low):.2f})"
+        found = by_size[high] + slope * (n - high)
+        if slope > 0 and (n >= sizes[0] or by_size[high] >= slope * high):
+            return found, basis
+    return by_size[high] * n / high, basis
 
 
 def _shown(value: float) -> str:

@@ -42,6 +42,67 @@ def test_plan_by_hand():
     assert plan.to_frame().query("step == 'BM25' and what == 'search'")["kind"].tolist() == ["extrapolated"]
 
 
+#: what the bench writes of n passages and of half as many, with shards
+SHARDED = {
+    **FIGURES,
+    "runs": {
+        **FIGURES["runs"],
+        "bm25_search": [
+            {"passages": 1000, "ms_per_query": 9.0, "terms": 6, "queries": 5, "k": 100},  # another kind of query
+            {"passages": 1000, "ms_per_query": 1.0, "terms": 470, "queries": 9, "k": 100},
+            {"passages": 2000, "ms_per_query": 3.0, "terms": 470, "queries": 9, "k": 100},
+        ],
+        "bm25_shards": [
+            {"passages": 1000, "system": "one index", "ms_per_query": 1.0},
+            {"passages": 1000, "system": "2 shards", "ms_per_query": 1.1},
+            {"passages": 2000, "system": "one index", "ms_per_query": 3.0},
+            {"passages": 2000, "system": "2 shards", "ms_per_query": 2.9},
+            {"passages": 2000, "system": "8 shards", "ms_per_query": 3.14},
+        ],
+    },
+}  # fmt: skip
+
+
+def test_twice_the_size_by_hand():
+    plan = cs.scale.plan(4000, dim=384, cores=4, questions=9000, passages_per_shard=500, figures=SHARDED)
+    # seconds 2, 3 -> 5; bytes 500 kB, 900 kB -> 1.7 MB; a shard of 500 passages: 300 - 500 x 0.01 MB
+    assert plan["BM25", "indexing"] == pytest.approx(5.0 / 4 / 3600)
+    assert plan["BM25", "disk"] == plan["BM25", "memory, all shards"] == pytest.approx(1.7e6 / 1e9)
+    assert plan["BM25", "memory of a worker that indexes"] == pytest.approx(0.295)
+    # 1, 3 -> 7 ms on one core, the queries of 6 terms aside; it grows faster than the passages, and is not cut to 6
+    assert plan["BM25", "search"] == pytest.approx(7 / 4)
+    # 8 shards: 7 further ones; a further one costs 0.1 ms at 1000 passages (more than 0.14 / 7), on one process
+    assert plan["BM25", "merging 8 shards"] == pytest.approx(0.7)
+    assert plan["BM25", "mining 9,000 questions"] == pytest.approx((7 / 4 + 0.7) * 9000 / 3.6e6)
+    # dense: one size, so twice the time; no shards were measured, no merge is claimed
+    assert plan["dense, exact", "search"] == pytest.approx(4.0 * 2 / 4)
+    assert not [line for line in plan.lines if line.step == "dense, exact" and "merging" in line.what]
+
+
+def test_between_two_sizes_and_below_the_smallest():
+    at = {n: cs.scale.plan(n, cores=1, figures=SHARDED)["BM25", "search"] for n in (1000, 1500, 500)}
+    assert at == {1000: pytest.approx(1.0), 1500: pytest.approx(2.0), 500: pytest.approx(0.5)}
+
+
+def test_another_depth_than_measured_is_said():
+    plan = cs.scale.plan(2000, num_results=1000, figures=SHARDED)
+    search = next(line for line in plan.lines if (line.step, line.what) == ("BM25", "search"))
+    assert search.extrapolated
+    assert "measured to depth 100" in search.basis
+
+
+def test_what_was_measured_up_to_a_size_tells_four_times_as_much():
+    """The package's own figures up to 500,000 passages against its run of 2,000,000."""
+    known = measured()
+    part = {step: [run for run in runs if run["passages"] <= 500_000] for step, runs in known["runs"].items()}
+    plan = cs.scale.plan(2_000_000, cores=1, figures={**known, "runs": part})
+    index = next(run for run in known["runs"]["bm25_index"] if run["passages"] == 2_000_000)
+    search = next(run for run in known["runs"]["bm25_search"] if run["passages"] == 2_000_000)
+    assert plan["BM25", "disk"] == pytest.approx(index["bytes"] / 1e9, rel=0.01)
+    assert plan["BM25", "search"] == pytest.approx(search["ms_per_query"], rel=0.03)
+    assert plan["BM25", "indexing"] == pytest.approx(index["seconds"] / 3600, rel=0.2)
+
+
 def test_a_size_that_was_measured_is_not_extrapolated():
     plan = cs.scale.plan(2000, dim=384, cores=1, figures=FIGURES)
     assert plan["BM25", "search"] == pytest.approx(1.5)
