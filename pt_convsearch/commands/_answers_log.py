@@ -184,8 +184,7 @@ def notes_on(task: Task, topics: pd.DataFrame) -> list[str]:
     )
     if again:
         notes.append(
-            f"{again:,} questions have an answer that was given before in their conversation: "
-            "they count 0 among the unseen"
+            f"questions whose answer was given before in their conversation: {again:,}; they count 0 among the unseen"
         )
     shared = int(task.qrels["docno"].duplicated(keep=False).sum())
     if shared:
@@ -193,7 +192,7 @@ def notes_on(task: Task, topics: pd.DataFrame) -> list[str]:
             f"{shared:,} questions share their answer with another, to the letter: each such answer is one document"
         )
     if len(task.corpus) <= 100:
-        notes.append(f"there are only {len(task.corpus)} answers: R@10 says little")
+        notes.append(f"the collection is small ({len(task.corpus)} documents): R@10 says little")
     if not swappable(topics):
         notes.append("all questions with a history are of one conversation: there is no other question for the control")
     return notes

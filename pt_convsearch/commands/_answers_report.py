@@ -92,11 +92,11 @@ def _reading(study: Study, engine: str) -> str:
     said += f"; the ten best agree to {row['overlap@10']:.0%}"
     if "overlap@10 swapped" in row:
         said += f", with the question of another conversation to {row['overlap@10 swapped']:.0%}"
-    verdict = (
-        "below the oracle, so it has not shown that it reads the question"
-        if mine < best
-        else "above the oracle: it reads the question"
-    )
+    if mine > best + 1e-9:
+        verdict = "above the oracle: it reads the question"
+    else:
+        how = "below" if mine < best - 1e-9 else "no better than"
+        verdict = f"{how} the oracle, so it has not shown that it reads the question"
     return f"{said}. Unseen MRR {mine:.3f}, oracle {best:.3f}: {verdict}."
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: collections up to this size are encoded without being asked to
 MOST_ENCODED = 20_000
+#: English has about a fifth of such words, German, Spanish and Dutch up to a twentieth; a few words tell nothing
+LEAST_ENGLISH, FEWEST_WORDS = 0.1, 200
 
 
 def add_parser(commands: Any) -> None:
@@ -211,6 +213,12 @@ def _bm25(
     options: dict[str, Any] = {"tokenizer": tokenizer}
     if tokenizer == "unicode":
         options |= {"stemmer": None, "stopwords": None}
+    if tokenizer == "lucene" and not arguments.stemmer and (share := _english(task)) is not None:
+        notes.append(
+            f"only {share:.0%} of the words are English function words, and BM25 reads the log as English: if it is in "
+            "another language, --stemmer names it (german, french …), or none"
+        )
+        say(notes[-1])
     if arguments.stemmer:
         options |= {"stemmer": None if arguments.stemmer == "none" else arguments.stemmer, "stopwords": None}
     start = time.perf_counter()
@@ -226,9 +234,22 @@ def _latin(task: Task) -> bool:
     """Whether at least half of the letters are Latin, as far as a thousand answers tell."""
     import regex
 
-    step = max(1, len(task.corpus) // 1000)
-    text = " ".join(document["text"][:500] for document in itertools.islice(task.corpus, 0, None, step))
+    text = _some_text(task)
     return 2 * len(regex.findall(r"\p{Latin}", text)) >= len(regex.findall(r"\p{L}", text))
+
+
+def _english(task: Task) -> float | None:
+    """The share of Lucene's English stop words, where there are so few that the log is hardly English."""
+    from pt_convsearch.lexical.analysis import LUCENE_STOPWORDS, lucene_tokens
+
+    words = lucene_tokens(_some_text(task))
+    share = sum(word in LUCENE_STOPWORDS for word in words) / max(1, len(words))
+    return share if len(words) >= FEWEST_WORDS and share < LEAST_ENGLISH else None
+
+
+def _some_text(task: Task) -> str:
+    step = max(1, len(task.corpus) // 1000)
+    return " ".join(document["text"][:500] for document in itertools.islice(task.corpus, 0, None, step))
 
 
 def _dense(

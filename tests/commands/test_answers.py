@@ -176,6 +176,35 @@ def test_a_sample_of_one_has_a_history(tmp_path: Path) -> None:
     assert found["n"]["BM25 X_t", "t > 1", "RR"] == 1
 
 
+def test_no_better_than_the_oracle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where everything was said before, nobody finds anything unseen: that is no proof of reading the question."""
+    run(tmp_path, [{"id": name, "messages": [user("x"), said("ok"), user("y"), said("ok")]} for name in "ab"])
+    out = capsys.readouterr().out
+    assert "Unseen MRR 0.000, oracle 0.000: no better than the oracle, so it has not shown" in out
+    assert "it reads the question." not in out.replace("that it reads the question.", "")
+
+
+GERMAN = (
+    "Die Stadt liegt an einem Fluss und hat viele alte Häuser, die man zu Fuß besuchen kann. Wer Zeit hat, fährt mit "
+    "der Bahn in das nahe Gebirge, denn dort ist es im Sommer kühl und die Wege sind gut."
+)
+ENGLISH = (
+    "The city lies on a river and has many old houses that can be visited on foot. If there is time, take the train to "
+    "the nearby mountains, for it is cool there in summer and the paths are good."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "noted"),
+    [(GERMAN, (), True), (GERMAN, ("--stemmer", "german"), False), (ENGLISH, (), False), ("Nein, danke!", (), False)],
+)
+def test_another_language_in_latin_letters_is_told(tmp_path: Path, text: str, options: tuple, noted: bool) -> None:
+    log = [{"id": at, "messages": [user("x"), said(f"{at} {text}"), user("y"), said(f"{text} {at}")]} for at in "abcd"]
+    run(tmp_path, log, *options)
+    notes = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]["notes"]
+    assert any("--stemmer" in note for note in notes) == noted
+
+
 def test_one_conversation_has_no_control(tmp_path: Path) -> None:
     found = run(tmp_path, LOG[:1])
     assert "overlap@10 swapped" not in set(found.index.get_level_values("measure"))
