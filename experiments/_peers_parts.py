@@ -155,18 +155,19 @@ class Models:
 
     @cached_property
     def orquac(self) -> cs.BiEncoder:
-        """OR-QuAC's two towers, from MiniLM, trained on gold rewrites with in-batch negatives."""
+        """OR-QuAC's two towers, from MiniLM, trained on gold rewrites with in-batch negatives.
+
+        They pool by the mean: [CLS] of MiniLM's lower layers is one vector for all texts.
+        """
         start = minilm(self.layers)
         folder = self.folder / "orquac-start"
         if not folder.is_dir():
             with written(folder) as temporary:
                 start[0].model.save_pretrained(temporary)
                 start.tokenizer.save_pretrained(temporary)
-        towers = cs.dense.albert_towers(folder, seed=self.seed)
+        towers = cs.dense.albert_towers(folder, pooling="mean", seed=self.seed)
         miner = cs.form(cs.REWRITE) >> self.lexical.bm25(num_results=30)
-        return self._trained(
-            "orquac", towers, cs.form(cs.REWRITE), miner, num_negatives=0, similarity="dot", scale=1.0
-        )
+        return self._trained("orquac", towers, cs.form(cs.REWRITE), miner, num_negatives=0, similarity="dot", scale=1.0)
 
     def convdr(self, *, ranking: bool) -> cs.BiEncoder:
         """A student of the ad hoc encoder, taught by its vectors, and by ranking if asked for."""

@@ -18,8 +18,9 @@ _SIDES = ("query", "passage")
 
 
 def albert_towers(
-    model: str | os.PathLike[str] = "albert-base-v2", *, dimensions: int = 128, seed: int = 1, device: str | None = None
-) -> tuple[SentenceTransformer, SentenceTransformer]:
+    model: str | os.PathLike[str] = "albert-base-v2", *, dimensions: int = 128, pooling: str = "cls", seed: int = 1,
+    device: str | None = None,
+) -> tuple[SentenceTransformer, SentenceTransformer]:  # fmt: skip
     """Two towers to begin a training with, as OR-QuAC's: the vector of [CLS], ALBERT's pooler, a projection.
 
     Both start from one ALBERT, each with a projection of its own. Vectors are compared by the dot product.
@@ -27,6 +28,9 @@ def albert_towers(
     Args:
         model: a folder, or a name on the hub, of an ALBERT (or a BERT: whatever has a pooler).
         dimensions: of a vector.
+        pooling: what the pooler reads: "cls", or "mean", the mean over all tokens, for models whose [CLS] was never
+            trained: in the lower layers of all-MiniLM-L6-v2 it is one vector for all texts, and such towers do not
+            begin to learn.
         seed: of the projections.
         device: where to put them.
 
@@ -34,7 +38,7 @@ def albert_towers(
         the query tower and the passage tower: the ``init`` of ``cs.train``.
 
     Raises:
-        ValueError: the model has no pooler.
+        ValueError: the model has no pooler, or ``pooling`` is neither.
 
     Example:
         >>> pairs = cs.training_pairs(topics, qrels, corpus, form=cs.form(cs.REWRITE))             # doctest: +SKIP
@@ -47,6 +51,8 @@ def albert_towers(
     import torch
     from transformers import AutoModel, AutoTokenizer
 
+    if pooling not in ("cls", "mean"):
+        raise ValueError(f"pooling={pooling!r}: 'cls' or 'mean'")
     folder, local = resolve(model)
     with _quiet():
         inner = AutoModel.from_pretrained(folder, local_files_only=local)
@@ -58,7 +64,7 @@ def albert_towers(
         with torch.no_grad():
             projection.weight.normal_(0.0, getattr(inner.config, "initializer_range", 0.02), generator=generator)
             projection.bias.zero_()
-        towers.append(_tower(inner, tokenizer, projection, device))
+        towers.append(_tower(inner, tokenizer, projection, device, pooling))
     return towers[0], towers[1]
 
 
@@ -113,8 +119,10 @@ def orquac_encoder(folder: str | os.PathLike[str], **options: Any) -> BiEncoder:
     return BiEncoder(**{"similarity": "dot", "max_query_length": 128, "max_passage_length": 384, **towers, **options})
 
 
-def _tower(inner: Any, tokenizer: Any, projection: Any, device: str | None) -> SentenceTransformer:
-    """[CLS], the model's pooler, the projection, as modules that sentence-transformers saves and loads."""
+def _tower(
+    inner: Any, tokenizer: Any, projection: Any, device: str | None, pooling: str = "cls"
+) -> SentenceTransformer:
+    """[CLS] or the mean, the pooler, the projection, as modules that sentence-transformers saves and loads."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -129,7 +137,7 @@ def _tower(inner: Any, tokenizer: Any, projection: Any, device: str | None) -> S
         tokenizer.save_pretrained(temporary)
         with _quiet():
             transformer = Transformer(temporary)
-    modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")]
+    modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
     for linear, activation in ((pooler, nn.Tanh()), (projection, nn.Identity())):
         dense = Dense(linear.in_features, linear.out_features, activation_function=activation)
         dense.linear.load_state_dict(linear.state_dict())

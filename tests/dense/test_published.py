@@ -63,10 +63,29 @@ def test_towers_project_the_pooled_output(albert: str, tmp_path: Path) -> None:
     assert abs(query.encode(TEXTS) - passage.encode(TEXTS)).max() > 1e-3
     encoder = cs.BiEncoder(query_model=query, passage_model=passage, bf16=False)
     assert encoder.similarity == "dot"
-    results = cs.DenseIndex(tmp_path / "x.flex", encoder).index(CORPUS).retriever()(
-        pd.DataFrame({"qid": ["1"], "query": ["dune"]})
+    results = (
+        cs.DenseIndex(tmp_path / "x.flex", encoder)
+        .index(CORPUS)
+        .retriever()(pd.DataFrame({"qid": ["1"], "query": ["dune"]}))
     )
     assert len(results) == 3
+
+
+def test_towers_that_pool_by_the_mean(albert: str) -> None:
+    """tanh(W mean + b) times the projection, from the last layer's vectors, one text at a time."""
+    import torch
+    from transformers import AlbertModel, AutoTokenizer
+
+    query, _ = cs.dense.albert_towers(albert, dimensions=8, pooling="mean", device="cpu")
+    model, tokenizer = AlbertModel.from_pretrained(albert).eval(), AutoTokenizer.from_pretrained(albert)
+    projection: Any = query[3]
+    with torch.no_grad():
+        for text, found in zip(TEXTS, query.encode(TEXTS, show_progress_bar=False), strict=True):
+            mean = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+            expected = torch.tanh(model.pooler.weight @ mean + model.pooler.bias) @ projection.linear.weight.cpu().T
+            np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="'cls' or 'mean'"):
+        cs.dense.albert_towers(albert, pooling="max")
 
 
 def test_towers_are_trained(albert: str, tmp_path: Path) -> None:
