@@ -42,7 +42,7 @@ def write_tables(out: Path, rows: Rows, data: Data) -> None:
         [pd.read_parquet(found[name]["folder"] / "per_question.parquet").assign(system=name) for name in names]
     )
     missing = [name for name in ORDER if name not in found and name != "LLM"]
-    tests = _tests(per_question, names, data)
+    tests, raised = _tests(per_question, names, data), _raised(per_question, names, data)
     notes = {name: found[name]["note"] for name in names}
     none = pd.DataFrame([{"system": name, "engine": NOT_RUN} for name in missing])
     write_results(
@@ -52,11 +52,11 @@ def write_tables(out: Path, rows: Rows, data: Data) -> None:
         timings={f"{name}, {step}": seconds for name in names for step, seconds in found[name]["timings"].items()},
         more={"rows": {name: {k: v for k, v in found[name]["settings"].items() if k != "digests"} for name in names},
               "digests": found[names[0]]["settings"]["digests"], "counts": {n: found[n]["counts"] for n in names},
-              "tests": tests.to_dict("records"), "not run": missing},
+              "tests": tests.to_dict("records"), "raised by reward": raised.to_dict("records"), "not run": missing},
     )  # fmt: skip
     curve = _curve(out, found)
     table = _Table(values, names, missing)
-    text = "\n\n".join(_sections(table, tests, notes, found, data, curve))
+    text = "\n\n".join(_sections(table, tests, raised, notes, found, data, curve))
     (out / "table.md").write_text(text + "\n", encoding="utf-8")
     rewrites = [pd.read_parquet(found[name]["folder"] / "rewrites.parquet").assign(system=name) for name in names
                 if name not in ("X_t", "X_t\\q_t", "q_t", "gold rewrite")]  # fmt: skip
@@ -86,11 +86,7 @@ def _oracle(data: Data) -> pd.DataFrame:
 
 def _tests(per_question: pd.DataFrame, names: list[str], data: Data) -> pd.DataFrame:
     """Paired t-tests against X_t over the questions with a gold rewrite, Holm over the rows of an engine."""
-    topics = data.topics["test"]
-    qids = topics["qid"][groups(topics, data.qrels["test"])[WITH_REWRITE]]
-    answers = "unseen" if data.seen else "all"
-    kept = per_question[(per_question["answers"] == answers) & per_question["qid"].isin(qids)]
-    frames = []
+    kept, frames = _compared(per_question, data), []
     for (engine, measure), part in kept.groupby(["engine", "measure"], sort=False):
         wide = part.pivot(index="qid", columns="system", values="value")
         others = [name for name in names if name != BASELINE and name in wide]
@@ -98,11 +94,35 @@ def _tests(per_question: pd.DataFrame, names: list[str], data: Data) -> pd.DataF
             continue
         p = [paired_test(wide[name].to_numpy(), wide[BASELINE].to_numpy()) for name in others]
         frames.append(pd.DataFrame({
-            "engine": engine, "measure": {"RR": "MRR"}.get(str(measure), measure), "answers": answers, "row": others,
+            "engine": engine, "measure": {"RR": "MRR"}.get(str(measure), measure), "answers": part["answers"].iloc[0],
+            "row": others,
             f"minus {BASELINE}": [float((wide[name] - wide[BASELINE]).mean()) for name in others], "p": p,
             "p (Holm)": correct(p, "holm")[0],
         }))  # fmt: skip
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _compared(per_question: pd.DataFrame, data: Data) -> pd.DataFrame:
+    """The measures of the questions with a gold rewrite, without answers that were seen if that is known."""
+    topics = data.topics["test"]
+    qids = topics["qid"][groups(topics, data.qrels["test"])[WITH_REWRITE]]
+    answers = "unseen" if data.seen else "all"
+    return per_question[(per_question["answers"] == answers) & per_question["qid"].isin(qids)]
+
+
+def _raised(per_question: pd.DataFrame, names: list[str], data: Data) -> pd.DataFrame:
+    """CONQRR against the rewriter that it began with, by paired t-tests over the same questions."""
+    rows = []
+    if "CONQRR" in names and "Rewriter" in names:
+        for (engine, measure), part in _compared(per_question, data).groupby(["engine", "measure"], sort=False):
+            wide = part.pivot(index="qid", columns="system", values="value")
+            before, after = wide["Rewriter"], wide["CONQRR"]
+            rows.append({
+                "engine": engine, "measure": {"RR": "MRR"}.get(str(measure), measure), "Rewriter": before.mean(),
+                "CONQRR": after.mean(), "difference": (after - before).mean(),
+                "p": paired_test(after.to_numpy(), before.to_numpy()),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def _curve(out: Path, found: dict[str, Any]) -> pd.DataFrame | None:
@@ -119,7 +139,8 @@ def _curve(out: Path, found: dict[str, Any]) -> pd.DataFrame | None:
     shown = {"drawn": "drawn, training batches", "greedy": "greedy, training batches", "dev": "greedy, dev"}
     for column, label in shown.items():
         points = curve[["step", column]].dropna()
-        axes.plot(points["step"], points[column], marker="o", label=label)
+        if len(points):
+            axes.plot(points["step"], points[column], marker="o", label=label)
     axes.set_xlabel("step")
     axes.set_ylabel("mean reward (RR)")
     axes.spines[["top", "right"]].set_visible(False)
@@ -165,7 +186,7 @@ class _Table:
 
 
 def _sections(
-    table: _Table, tests: pd.DataFrame, notes: dict[str, str], found: dict[str, Any], data: Data,
+    table: _Table, tests: pd.DataFrame, raised: pd.DataFrame, notes: dict[str, str], found: dict[str, Any], data: Data,
     curve: pd.DataFrame | None,
 ) -> list[str]:  # fmt: skip
     engines = [engine for engine in table.values["engine"].unique() if engine not in ("–", NOT_RUN)]
@@ -210,6 +231,9 @@ def _sections(
     if len(tests):
         shown = tests.assign(p=tests["p"].map("{:.4f}".format), **{"p (Holm)": tests["p (Holm)"].map("{:.4f}".format)})
         said += [f"## Paired t-tests against X_t (n = {n}; Holm over the rows of an engine)", cs.render(shown)]
+    if len(raised):
+        said += [f"## CONQRR against the rewriter that it began with (n = {n}; paired t-tests)",
+                 cs.render(raised.assign(p=raised["p"].map("{:.4f}".format)))]  # fmt: skip
     if curve is not None:
         said += ["## The reward by step of CONQRR (mean RR since the point before; dev: greedy rewrites)",
                  cs.render(curve)]  # fmt: skip

@@ -97,7 +97,7 @@ class Experiment:
             "max_input_length": options.max_input_length, "num_beams": options.num_beams,
         }  # fmt: skip
         self.reward = {"steps": options.reward_steps, "batch_size": options.reward_batch,
-                       "learning_rate": options.reward_rate, "dev": options.reward_dev}  # fmt: skip
+                       "learning_rate": options.reward_rate, "dev": options.reward_dev, **self.draws()}  # fmt: skip
 
     def rows(self) -> dict[str, tuple[dict[str, Any], Callable[[], Made]]]:
         """By name: what a row depends on besides the data, and what makes its queries."""
@@ -117,6 +117,14 @@ class Experiment:
             cache = self.options.out / "llm.jsonl"
             found["LLM"] = ({"llm": model}, lambda: Made(cs.LLMRewriter(url, model, cache=cache), f"{model}, as it is"))
         return found
+
+    def draws(self) -> dict[str, Any]:
+        """How CONQRR draws, and what it compares the draws with."""
+        options = self.options
+        return {
+            "num_draws": options.reward_draws, "temperature": options.reward_temperature,
+            "baseline": options.reward_baseline, "normalize": options.reward_normalize,
+        }  # fmt: skip
 
     # -- what makes the queries
 
@@ -211,10 +219,12 @@ class Experiment:
                 start, train[train["qid"].isin(qrels["qid"])], qrels, self.rewarded, reward=RR, out=target,
                 dev=(dev, dev_qrels), max_steps=options.reward_steps, batch_size=options.reward_batch,
                 eval_every=math.ceil(options.reward_steps / 3), learning_rate=options.reward_rate, max_new_tokens=32,
-                seed=options.seed,
+                seed=options.seed, **self.draws(),
             ), lambda target: None)  # fmt: skip
             curve = reward_curve(self.models / "conqrr", float(before.loc["start", "RR"]))
             note = f"the same, {options.reward_steps} steps of {options.reward_batch} questions by reward (RR of BM25)"
+            if options.reward_draws > 1:
+                note += f", {options.reward_draws} draws each at temperature {options.reward_temperature:g}"
         return Made(self._opened("conqrr"), note, curve=curve)
 
     def _trained(self, name: str, train: Callable[[str], Any], opened: Callable[[str], Any]) -> Any:
@@ -338,6 +348,10 @@ def main(argv: list[str] | None = None) -> None:
     add("--reward-steps", type=int, default=80, help="of CONQRR (default 80)")
     add("--reward-batch", type=int, default=16, help="questions a step (default 16)")
     add("--reward-rate", type=float, default=5e-5, metavar="RATE", help="its learning rate (default 5e-5)")
+    add("--reward-draws", type=int, default=1, help="rewrites drawn for each (default 1, as in the paper)")
+    add("--reward-temperature", type=float, default=1.0, help="that they are drawn at (default 1)")
+    add("--reward-baseline", default="greedy", choices=["greedy", "others"], help="what they have to be better than")
+    add("--reward-normalize", action="store_true", help="divide advantages by their standard deviation")
     add("--reward-dev", type=int, default=100, metavar="N", help="dev questions that it is watched on (default 100)")
     add("--k1", type=float, default=0.82, help="of BM25 (default 0.82, the paper's for QReCC)")
     add("--b", type=float, default=0.68, help="of BM25 (default 0.68)")
