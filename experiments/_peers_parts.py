@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,18 @@ SPLITS = {"train": 0.5, "dev": 0.1, "test": 0.4}
 
 @dataclass
 class Data:
-    """Topics of three splits, judgments, the collection."""
+    """Topics of three splits, judgments, the collection.
+
+    Attributes:
+        learnt: the collection of train and dev, where it is not that of the test.
+        source: what train and dev are called, then.
+    """
 
     topics: dict[str, pd.DataFrame]
     qrels: dict[str, pd.DataFrame]
     corpus: Callable[[], Any]
+    learnt: Callable[[], Any] | None = None
+    source: str | None = None
 
     @classmethod
     def testbed(cls, quick: bool) -> Data:
@@ -57,6 +64,22 @@ class Data:
             split: topics[topics["conversation_id"].isin(own)].reset_index(drop=True) for split, own in parts.items()
         }
         return cls._judged(by_split, dict.fromkeys(SPLITS, qrels), data.get_corpus_iter)
+
+    @classmethod
+    def elsewhere(cls, train: Path, test: Path, quick: bool) -> Data:
+        """Train and dev of a folder such as qrecc-dev2k, questions with a gold rewrite and a history; all of MTRAG's
+        human part is the test."""
+        splits: dict[str, Any] = {split: cs.dataset(f"folder:{train}", split=split) for split in ("train", "dev")}
+        splits["test"] = cs.dataset("mtrag-mini/human", path=test)
+        topics = {split: data.get_topics() for split, data in splits.items()}
+        if quick:
+            topics = {split: frame.head(150) for split, frame in topics.items()}
+        found = cls._judged(topics, {s: data.get_qrels() for s, data in splits.items()}, splits["test"].get_corpus_iter)
+        for split in ("train", "dev"):
+            asked = found.topics[split]
+            kept = asked["qrewrite"].notna() & (asked["qhistory"].map(len) > 0)
+            found.topics[split] = asked[kept].reset_index(drop=True)
+        return replace(found, learnt=splits["train"].get_corpus_iter, source=train.name)
 
     @classmethod
     def _judged(cls, topics: dict[str, pd.DataFrame], qrels: dict[str, pd.DataFrame], corpus: Any) -> Data:
@@ -91,16 +114,31 @@ class Models:
 
     @cached_property
     def lexical(self) -> cs.BM25Index:
-        path = self.folder / "passages.bm25"
-        return cs.BM25Index(path) if path.is_dir() else cs.BM25Index(path).index(self.data.corpus())
+        return self._bm25("passages", self.data.corpus)
 
-    def dense_index(self, name: str, encoder: cs.BiEncoder) -> cs.DenseIndex:
-        index = cs.DenseIndex(self.folder / f"{name}.flex", encoder)
-        return index if index.built() else index.index(self.data.corpus())
+    @cached_property
+    def mining(self) -> cs.BM25Index:
+        """BM25 over what is learnt from."""
+        return self.lexical if self.data.learnt is None else self._bm25("learnt", self.data.learnt)
 
-    def impact_index(self, name: str, encoder: cs.SparseEncoder) -> cs.ImpactIndex:
-        index = cs.ImpactIndex(self.folder / f"{name}.impacts", encoder)
-        return index if index.built() else index.index(self.data.corpus())
+    def _bm25(self, name: str, corpus: Callable[[], Any]) -> cs.BM25Index:
+        path = self.folder / f"{name}.bm25"
+        return cs.BM25Index(path) if path.is_dir() else cs.BM25Index(path).index(corpus())
+
+    def dense_index(self, name: str, encoder: cs.BiEncoder, *, learnt: bool = False) -> cs.DenseIndex:
+        index = cs.DenseIndex(self.folder / f"{self._name(name, learnt)}.flex", encoder)
+        return index if index.built() else index.index(self._corpus(learnt)())
+
+    def impact_index(self, name: str, encoder: cs.SparseEncoder, *, learnt: bool = False) -> cs.ImpactIndex:
+        index = cs.ImpactIndex(self.folder / f"{self._name(name, learnt)}.impacts", encoder)
+        return index if index.built() else index.index(self._corpus(learnt)())
+
+    def _name(self, name: str, learnt: bool) -> str:
+        return f"{name}.learnt" if learnt and self.data.learnt is not None else name
+
+    def _corpus(self, learnt: bool = True) -> Callable[[], Any]:
+        """The collection that is searched, or the one that is learnt from."""
+        return self.data.learnt if learnt and self.data.learnt is not None else self.data.corpus
 
     # -- what all trainings share
 
@@ -113,15 +151,15 @@ class Models:
     def dev(self) -> tuple[Any, Any, Any]:
         """Questions, judgments and a small collection: the golds, and what BM25 finds."""
         topics, qrels = self.data.topics["dev"], self.data.qrels["dev"]
-        found = (cs.form(cs.X) >> self.lexical.bm25(num_results=10))(topics)
+        found = (cs.form(cs.X) >> self.mining.bm25(num_results=10))(topics)
         golds = qrels[qrels["qid"].isin(topics["qid"])]["docno"]
         kept = {*golds, *found["docno"]}
-        return topics, qrels, [passage for passage in self.data.corpus() if passage["docno"] in kept]
+        return topics, qrels, [passage for passage in self._corpus()() if passage["docno"] in kept]
 
     def pairs(self, name: str, form: Any, miner: Any) -> cs.TrainingPairs:
         topics, qrels = self.data.topics["train"], self.data.qrels["train"]
         return cs.training_pairs(
-            topics, qrels, self.data.corpus, form=form, negatives=miner >> cs.DropPositives(qrels), pool=20,
+            topics, qrels, self._corpus(), form=form, negatives=miner >> cs.DropPositives(qrels), pool=20,
             seed=self.seed, out=self.folder / f"{name}.pairs",
         )  # fmt: skip
 
@@ -141,16 +179,23 @@ class Models:
     # -- the encoders
 
     @cached_property
+    def untrained(self) -> cs.BiEncoder:
+        """MiniLM's lowest layers, as they are."""
+        return cs.BiEncoder(
+            minilm(self.layers), max_query_length=self.lengths[0], max_passage_length=self.lengths[1]
+        )  # fmt: skip
+
+    @cached_property
     def ad_hoc(self) -> cs.BiEncoder:
         """MiniLM trained on gold rewrites: the teacher of dense students."""
-        miner = cs.form(cs.REWRITE) >> self.lexical.bm25(num_results=30)
+        miner = cs.form(cs.REWRITE) >> self.mining.bm25(num_results=30)
         return self._trained("ad-hoc", minilm(self.layers), cs.form(cs.REWRITE), miner)
 
     @cached_property
     def dpr(self) -> cs.BiEncoder:
         """MiniLM trained on conversations, with negatives of BM25 on them."""
         start = minilm(self.layers)
-        miner = cs.form(cs.X) >> self.lexical.bm25(num_results=30)
+        miner = cs.form(cs.X) >> self.mining.bm25(num_results=30)
         return self._trained("dpr", start, self.form(cs.X, start.tokenizer), miner)
 
     @cached_property
@@ -166,13 +211,13 @@ class Models:
                 start[0].model.save_pretrained(temporary)
                 start.tokenizer.save_pretrained(temporary)
         towers = cs.dense.albert_towers(folder, pooling="mean", seed=self.seed)
-        miner = cs.form(cs.REWRITE) >> self.lexical.bm25(num_results=30)
+        miner = cs.form(cs.REWRITE) >> self.mining.bm25(num_results=30)
         return self._trained("orquac", towers, cs.form(cs.REWRITE), miner, num_negatives=0, similarity="dot", scale=1.0)
 
     def convdr(self, *, ranking: bool) -> cs.BiEncoder:
         """A student of the ad hoc encoder, taught by its vectors, and by ranking if asked for."""
         teacher = self.ad_hoc
-        index = self.dense_index("ad-hoc", teacher)
+        index = self.dense_index("ad-hoc", teacher, learnt=True)
         form = self.form(cs.X, teacher.tokenizer)
         name = "convdr-ranking" if ranking else "convdr"
         more: dict[str, Any] = {"mse_weight": float(teacher.dimensions)}
@@ -195,7 +240,7 @@ class Models:
 
         folder = self.folder / "splade"
         if not folder.is_dir():
-            miner = cs.form(cs.REWRITE) >> self.lexical.bm25(num_results=30)
+            miner = cs.form(cs.REWRITE) >> self.mining.bm25(num_results=30)
             pairs = self.pairs("splade", cs.form(cs.REWRITE), miner)
             say("training SPLADE")
             with written(folder) as temporary:
@@ -209,13 +254,14 @@ class Models:
         """The collection and what is asked of it while training: whose word pieces the small model knows."""
         train = self.data.topics["train"]
         said = [message["content"] for history in train["qhistory"] for message in history]
-        return [*(passage["text"] for passage in self.data.corpus()), *train["query"], *said]
+        corpora = [self.data.corpus] if self.data.learnt is None else [self.data.corpus, self.data.learnt]
+        return [*(passage["text"] for corpus in corpora for passage in corpus()), *train["query"], *said]
 
     @cached_property
     def disco(self) -> cs.SparseEncoder:
         """A student of SPLADE, taught by the scores of gold rewrites."""
         teacher = self.splade
-        index = self.impact_index("splade", teacher)
+        index = self.impact_index("splade", teacher, learnt=True)
         form = self.form(cs.X, teacher.tokenizer)
         return cs.train_disco(
             self.data.topics["train"], teacher, pairs=self.mined("splade.mined", index, form), index=index,

@@ -2,15 +2,17 @@
 
     python experiments/peers.py --dataset testbed --out out/peers
     python experiments/peers.py --dataset mtrag --data mtrag/mini --out out/peers-mtrag
+    python experiments/peers.py --dataset mtrag --data mtrag/mini --train qrecc-dev2k --out out/peers-qrecc-mtrag
     python experiments/peers.py --dataset testbed --quick --out out/quick
 
-Rows: BM25; an ad hoc encoder, trained on gold rewrites and asked with rewrites and with conversations; a bi-encoder
-trained on conversations (DPR); ConvDR, taught by the ad hoc encoder's vectors, without and with ranking; CQE on it,
-its term weights in BM25 and the hybrid of both; OR-QuAC's two towers; SPLADE, trained on gold rewrites; DiSCo, taught
-by
-its scores. All begin with the lowest layers of all-MiniLM-L6-v2 and train for as many steps; passages of students are
-never encoded again. The checkpoint that is best on dev (RR) is kept; CQE's threshold is chosen on dev. Published
-checkpoints are named in the table and were not run here.
+Rows: BM25; the encoder that all begin with, untrained; an ad hoc encoder, trained on gold rewrites and asked with
+rewrites and with conversations; a bi-encoder trained on conversations (DPR); ConvDR, taught by the ad hoc encoder's
+vectors, without and with ranking; CQE on it, its term weights in BM25 and the hybrid of both; OR-QuAC's two towers;
+SPLADE, trained on gold rewrites; DiSCo, taught by its scores. All begin with the lowest layers of all-MiniLM-L6-v2 and
+train for as many steps; passages of students are never encoded again. The checkpoint that is best on dev (RR) is kept;
+CQE's threshold is chosen on dev. Published checkpoints are named in the table and were not run here. MTRAG has no
+training split: its conversations are parted, or, with ``--train``, all of them are the test, and rows learn from the
+train and dev of another folder.
 
 For every row: RR, R@10 by group, and the shortcut dependence: how much of the ranking (overlap@10) stays when the
 question is taken away or exchanged, and how much of R@10 (retention). Each row has a folder under OUT/rows: a run that
@@ -68,12 +70,15 @@ class Peers:
             "train": digest(data.topics["train"][["qid", "query"]]),
             "test": digest(data.topics["test"][["qid", "query"]]),
         }  # fmt: skip
+        if data.source:
+            self.settings["trained on"] = data.source
 
     def rows(self) -> dict[str, Callable[[], tuple[Engine, dict[str, Any], str]]]:
         """By name, what makes a row: the engine, the forms to ask it with, and what was trained on what."""
         models = self.models
         note = f"MiniLM, {models.layers} layers"
-        rewrites = f"{note}, {models.steps} steps on gold rewrites"
+        of = f" of {self.data.source}" if self.data.source else ""
+        rewrites = f"{note}, {models.steps} steps on gold rewrites{of}"
 
         def dense(name: str, encoder: cs.BiEncoder, index: str) -> Engine:
             searched = models.dense_index(index, encoder)
@@ -86,16 +91,19 @@ class Peers:
         def convdr(name: str, ranking: bool) -> tuple[Engine, dict[str, Any], str]:
             said = "vectors of gold rewrites" + (", and 9 mined negatives" if ranking else "")
             engine = dense(name, models.convdr(ranking=ranking), "ad-hoc")
-            return engine, FORMS, f"student of the ad hoc encoder, {models.steps} steps: {said}"
+            return engine, FORMS, f"student of the ad hoc encoder, {models.steps} steps{of}: {said}"
 
         return {
             "BM25": lambda: (Engine("BM25", models.lexical.bm25(num_results=DEPTH)), AD_HOC, "nothing"),
+            "untrained encoder": lambda: (
+                dense("untrained encoder", models.untrained, "untrained"), AD_HOC, f"{note}, as they are"
+            ),
             "ad hoc encoder": lambda: (
                 dense("ad hoc encoder", models.ad_hoc, "ad-hoc"), AD_HOC, f"{rewrites}, negatives of BM25"
             ),
             "DPR": lambda: (
                 dense("DPR", models.dpr, "dpr"), FORMS,
-                f"{note}, {models.steps} steps on conversations, negatives of BM25",
+                f"{note}, {models.steps} steps on conversations{of}, negatives of BM25",
             ),
             "ConvDR": lambda: convdr("ConvDR", False),
             "ConvDR with ranking": lambda: convdr("ConvDR with ranking", True),
@@ -111,7 +119,7 @@ class Peers:
             ),
             "DiSCo": lambda: (
                 sparse("DiSCo", models.disco), FORMS,
-                f"student of SPLADE, {models.steps} steps: scores of gold rewrites, 16 negatives",
+                f"student of SPLADE, {models.steps} steps{of}: scores of gold rewrites, 16 negatives",
             ),
         }  # fmt: skip
 
@@ -121,21 +129,27 @@ class Peers:
         student = models.convdr(ranking=False)
         form = models.form(cs.X, student.tokenizer)
         topics, qrels = self.data.topics["dev"], self.data.qrels["dev"]
-        bm25 = models.lexical.bm25(num_results=DEPTH)
-        norms = cs.CQE(student, models.lexical).norms(form(topics))
+        norms = cs.CQE(student, models.mining).norms(form(topics))
         norms = norms[~norms["question"] & (norms["terms"].map(len) > 0)]["norm"]
         grid = [0.0, *np.quantile(norms, [0.25, 0.5, 0.75, 0.9]).round(2), float(norms.max())]
         tried = {
             threshold: float(
                 cs.Experiment(
-                    {"CQE": form >> cs.CQE(student, models.lexical, threshold=threshold) >> bm25}, topics, qrels, [RR]
+                    {
+                        "CQE": form
+                        >> cs.CQE(student, models.mining, threshold=threshold)
+                        >> models.mining.bm25(num_results=DEPTH)
+                    },
+                    topics,
+                    qrels,
+                    [RR],
                 )["All"].loc["CQE", "RR"]
             )
             for threshold in grid
         }
         threshold = max(tried, key=lambda one: tried[one])
         stage = cs.CQE(student, models.lexical, threshold=float(threshold))
-        search = bm25
+        search = bm25 = models.lexical.bm25(num_results=DEPTH)
         if hybrid:
             search = models.dense_index("ad-hoc", student).retriever(num_results=DEPTH) + 0.1 * bm25
         engine = dense_engine(name, stage >> search, student)
@@ -171,7 +185,8 @@ class Peers:
             timings={name: sum(found[name]["seconds"].values()) for name in kept},
             more={"not run": [*PUBLISHED, *(name for name in order if name not in found)]},
         )  # fmt: skip
-        text = tables(frames, notes, order, self.options.dataset, len(self.data.topics["test"]))
+        name = self.options.dataset + (f", trained on {self.data.source}" if self.data.source else "")
+        text = tables(frames, notes, order, name, len(self.data.topics["test"]))
         (self.options.out / "table.md").write_text(text, encoding="utf-8")
         print(text)
 
@@ -239,6 +254,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", required=True, choices=["testbed", "mtrag"])
     parser.add_argument("--data", type=Path, metavar="DIR", help="the folder mtrag/mini, for --dataset mtrag")
+    parser.add_argument("--train", type=Path, metavar="DIR", help="with mtrag: a folder as qrecc-dev2k to learn from")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where rows and tables go")
     parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all; 'none')")
     parser.add_argument("--seed", type=int, default=1)
@@ -250,6 +266,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.dataset == "mtrag" and options.data is None:
         parser.error("--dataset mtrag needs --data, the folder mtrag/mini")
+    if options.dataset != "mtrag" and options.train is not None:
+        parser.error("--train is of --dataset mtrag: the testbed has splits of its own")
     if options.quick:
         options.layers, options.steps, options.batch_size = 1, 2, 8
     return options
@@ -266,6 +284,8 @@ def main(argv: list[str] | None = None) -> None:
         torch.set_num_threads(options.threads)
     if options.dataset == "testbed":
         data = Data.testbed(options.quick)
+    elif options.train is not None:
+        data = Data.elsewhere(options.train, options.data, options.quick)
     else:
         data = Data.mtrag(options.data, options.seed, options.quick)
     say(", ".join(f"{len(frame):,} {split} questions" for split, frame in data.topics.items()))

@@ -106,3 +106,24 @@ def test_mtrag_is_split_by_conversations(peers: Any, realdata: Path) -> None:
     assert not any(sets[a] & sets[b] for a, b in ((0, 1), (0, 2), (1, 2)))
     assert all(frame["qid"].isin(data.qrels[split]["qid"]).all() for split, frame in data.topics.items())
     assert len(data.topics["train"]) > len(data.topics["dev"])
+
+
+def test_learnt_elsewhere_and_tested_on_mtrag(peers: Any, realdata: Path, tmp_path: Path) -> None:
+    data = peers.Data.elsewhere(realdata / "qrecc-dev2k", realdata / "mtrag" / "mini", quick=True)
+    assert data.source == "qrecc-dev2k"
+    for split in ("train", "dev"):
+        assert data.topics[split]["qrewrite"].notna().all()
+        assert (data.topics[split]["qhistory"].map(len) > 0).all()
+    answer, passage = next(iter(data.learnt())), next(iter(data.corpus()))
+    models = peers.Models(data, tmp_path, layers=1, steps=2, batch_size=8, lengths=(32, 32), seed=1)
+    # miners and dev read what is learnt from, the test its own collection
+    question = pd.DataFrame({"qid": ["1"], "query": [answer["text"]]})
+    assert answer["docno"] in set(models.mining.bm25(num_results=5)(question)["docno"])
+    assert answer["docno"] not in set(models.lexical.bm25(num_results=5)(question)["docno"])
+    assert passage["docno"] in set(models.lexical.bm25(num_results=5)(question.assign(query=passage["text"]))["docno"])
+    _, golds, collection = models.dev
+    own = golds[golds["qid"].isin(data.topics["dev"]["qid"])]
+    assert set(own["docno"]) <= {one["docno"] for one in collection}
+    assert passage["docno"] not in {one["docno"] for one in collection}
+    with pytest.raises(SystemExit):
+        peers.main([*QUICK, "--train", str(realdata / "qrecc-dev2k"), "--out", str(tmp_path)])
