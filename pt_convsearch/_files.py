@@ -14,7 +14,7 @@ import lzma
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,14 +47,45 @@ def written(path: PathLike) -> Iterator[Path]:
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     try:
         yield temporary
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        temporary.replace(path)
+        put(temporary, path)
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def put(finished: PathLike, path: PathLike) -> None:
+    """Rename to ``path`` in place of what is there; a folder is renamed away before it is removed.
+
+    So a kill never leaves half a folder under ``path``: what it leaves beside it, :func:`clear_unfinished` removes.
+    """
+    path = Path(path)
+    if not path.is_dir() or path.is_symlink():
+        Path(finished).replace(path)
+        return
+    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+    path.replace(aside)
+    Path(finished).replace(path)
+    shutil.rmtree(aside)
+
+
+def check_free(path: PathLike, holds: Callable[[Path], bool], what: str) -> None:
+    """Refuse to write where something lies that is not ours to replace, whatever ``overwrite`` says.
+
+    Args:
+        path: the folder to write.
+        holds: whether a folder holds what may be replaced.
+        what: what that is called.
+
+    Raises:
+        FileExistsError: a file is there, or a folder with other things; an empty folder is free.
+    """
+    path = Path(path)
+    if path.is_dir() and (not any(path.iterdir()) or holds(path)):
+        return
+    if path.exists():
+        raise FileExistsError(f"{path} exists and is no {what}: it is not overwritten, choose another folder")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from .._files import alone, clear, json_or_none, write_json
+from .._files import alone, clear, clear_unfinished, json_or_none, put, write_json
 from ..topics.checks import as_ids, first_three
 from .docnos import write_docnos
 from .encoder import normalized
@@ -48,6 +47,7 @@ class DenseIndexer(pt.Indexer):
         path = Path(index.path)
         check_free(path, overwrite=self.overwrite)
         folder = path.with_name(path.name + ".building")
+        clear_unfinished(path)
         with alone(folder):
             self._build(inp, path, _Work(folder, settings(index)))
         index.reset()
@@ -76,9 +76,7 @@ class DenseIndexer(pt.Indexer):
             cut=work.cut,
         )  # fmt: skip
         write_json(work.folder / "pt_meta.json", meta)
-        if path.exists():
-            shutil.rmtree(path)
-        work.folder.replace(path)
+        put(work.folder, path)
         # only now: until the rename, a kill must leave what the next run goes on from
         for name in (_SETTINGS, _BLOCKS):
             (path / name).unlink(missing_ok=True)

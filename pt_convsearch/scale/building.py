@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from .._files import clear_unfinished, put
 from ..topics.checks import first_three
 from .cluster import connect, plain_errors
 from .manifest import NAME, Manifest, Shard
@@ -66,19 +67,23 @@ def build_shards(
         ValueError: a docno in more than one shard; whatever the index of a shard refuses.
     """
     check_free(storage, overwrite=overwrite)
-    building = Building(storage, recipe, passages_per_shard)
-    shards = building.run(_dicts(docs), engine, num_workers, verbose)
-    return building.finish(shards)
+    root = storage if storage.remote else storage.beside(".building")
+    if not storage.remote:
+        clear_unfinished(storage.path)
+    with root.held():
+        building = Building(storage, root, recipe, passages_per_shard)
+        shards = building.run(_dicts(docs), engine, num_workers, verbose)
+        return building.finish(shards)
 
 
 class Building:
     """The working folder: ``PATH.building`` beside a local address, the address itself elsewhere."""
 
-    def __init__(self, storage: Storage, recipe: Recipe, passages_per_shard: int) -> None:
+    def __init__(self, storage: Storage, root: Storage, recipe: Recipe, passages_per_shard: int) -> None:
         self.storage = storage
+        self.root = root
         self.recipe = recipe
         self.passages_per_shard = passages_per_shard
-        self.root = storage if storage.remote else storage.beside(".building")
         settings = {"passages_per_shard": passages_per_shard, "kind": recipe.kind, **recipe.settings()}
         self._known = self._open(json.dumps(settings, sort_keys=True).encode())
 
@@ -88,7 +93,7 @@ class Building:
             if self.root.read(header) == settings:
                 return self._records()
             logger.info("%s: an earlier run was stopped, with other settings; starting anew", self.root.address)
-        self.root.remove()
+        self.root.clear()
         self.root.write(header, settings)
         return {}
 
@@ -195,8 +200,7 @@ class Building:
                 self.root.remove(name)
         self.root.write(NAME, manifest.to_json())
         if not self.storage.remote:
-            self.storage.remove()
-            self.root.path.replace(self.storage.path)
+            put(self.root.path, self.storage.path)
         self.storage.remove(_RECORDS)
         return manifest
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._files import PathLike
+from .._files import PathLike, clear_unfinished
 from ..dense.building import BLOCK, block_digest, check_free
 from ..dense.encoder import BiEncoder, normalized, titled
 from ..dense.index import DenseIndex
@@ -92,16 +92,19 @@ def encode(
         check_free(storage.path, overwrite=overwrite)
     ray = connect()
     work = storage.child("parts") if storage.remote else storage.beside(".building")
-    parts = Parts(work, {"encoder": encoder.identity(), "block": BLOCK})
     fields = [name for name in (encoder.title_field, encoder.text_field) if name]
-    read = source(corpus, work.child("input"), fields, storage_options)
-    reader = _Reader(read, fields, encoder.title_field, encoder.title_separator, parts.finished())
-    done = _run(ray, reader, encoder, parts, num_workers, num_gpus, threads, batch_size, verbose)
-    building.check_distinct([functools.partial(parts.docnos, part) for part in done])
-    if not sharded:
-        return assemble_index(encoder, parts, done, storage.path)
-    per_shard = -(-(passages_per_shard or 1_000_000) // BLOCK)
-    return assemble_shards(encoder, parts, done, storage, per_shard)
+    if not storage.remote:
+        clear_unfinished(storage.path)
+    with work.held():
+        parts = Parts(work, {"encoder": encoder.identity(), "block": BLOCK})
+        read = source(corpus, work.child("input"), fields, storage_options)
+        reader = _Reader(read, fields, encoder.title_field, encoder.title_separator, parts.finished())
+        done = _run(ray, reader, encoder, parts, num_workers, num_gpus, threads, batch_size, verbose)
+        building.check_distinct([functools.partial(parts.docnos, part) for part in done])
+        if not sharded:
+            return assemble_index(encoder, parts, done, storage.path)
+        per_shard = -(-(passages_per_shard or 1_000_000) // BLOCK)
+        return assemble_shards(encoder, parts, done, storage, per_shard)
 
 
 def _run(

@@ -145,6 +145,8 @@ class OnRay(Stage):
         from tqdm.auto import tqdm
 
         storage = None if self.checkpoint is None else Storage(self.checkpoint, self.storage_options)
+        if storage is not None:
+            storage.sweep()
         key = hashlib.sha256(self._digest + "\n".join(_indexes(self.pipeline)).encode()).digest()
         workers = _Workers(self)
         pending: deque[tuple[str, Any]] = deque()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .._files import write_json, written
+from .._files import put, write_json, written
 from ..dense.building import metadata
 from ..dense.docnos import write_docnos
 from ..dense.encoder import BiEncoder
@@ -72,9 +72,9 @@ class Parts:
         content = json.dumps(settings, sort_keys=True).encode()
         if storage.exists(_SETTINGS) and storage.read(_SETTINGS) == content:
             return
-        if storage.exists():
+        if storage.names():
             logger.info("%s: an earlier run was stopped, with another encoder; starting anew", storage.address)
-            storage.remove()
+            storage.clear()
         storage.write(_SETTINGS, content)
 
     def finished(self) -> dict[int, Part]:
@@ -188,8 +188,7 @@ def assemble_shards(
     settings = {**recipe.settings(), **recipe.finish([], placed, Path())}
     root.write(NAME, Manifest("dense", uuid.uuid4().hex, settings, tuple(placed), {}).to_json())
     if not storage.remote:
-        storage.remove()
-        root.path.replace(storage.path)
+        put(root.path, storage.path)
     parts.storage.remove()
     return ShardedDenseIndex(storage.address, encoder, storage_options=storage.options or None)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .._files import PathLike, sha256, written
+from .._files import PathLike, alone, clear, clear_unfinished, sha256, written
 
 
 def is_remote(address: PathLike) -> bool:
@@ -133,6 +133,31 @@ class Storage:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half-written in a local folder; live ones may be at work there."""
+        if not self.remote:
+            for left in self.path.glob("*.tmp-*-*"):
+                clear_unfinished(self.path / left.name.rpartition(".tmp-")[0])
+
+    def clear(self) -> None:
+        """Remove all that is in the folder; a local one stays, as it may be held."""
+        if self.remote:
+            self.remove()
+        elif self.path.is_dir():
+            clear(self.path)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """A local folder, for this process alone (see :func:`pt_convsearch._files.alone`); what a killed one left
+        there half-written goes."""
+        if self.remote:
+            yield
+            return
+        with alone(self.path):
+            for path in self.path.rglob("*.tmp-*-*"):
+                path.unlink() if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+            yield
 
     @contextlib.contextmanager
     def making(self, name: str) -> Iterator[Path]:
