@@ -11,6 +11,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pt_convsearch._optional import require
+from pt_convsearch.negatives.filter import positives_of
 from pt_convsearch.topics.checks import check_queries
 
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ def neighbourhood(
     asked = topics[topics["qid"] == qid]
     if asked.empty:
         raise ValueError(f"topics have no question {qid!r}")
-    golds = list(
-        dict.fromkeys(qrels.loc[(qrels["qid"].astype(str) == qid) & (qrels["label"] > 0), "docno"].astype(str))
-    )
+    relevant = positives_of(qrels)
+    golds = relevant.loc[relevant["qid"] == qid, "docno"].tolist()
     found: pd.DataFrame = shortcut.transform(asked.reset_index(drop=True))
     by_rank = found.sort_values("rank")["docno"].astype(str)
     led = [docno for docno in dict.fromkeys(by_rank) if docno not in set(golds)][:num_shortcut]

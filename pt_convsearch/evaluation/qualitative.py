@@ -9,6 +9,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pt_convsearch.evaluation.systems import System
+from pt_convsearch.negatives.filter import positives_of
 from pt_convsearch.topics.checks import check_queries
 
 Corpus = Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
@@ -51,9 +52,9 @@ def top_passages(
     if which not in ("all", "differ", "repaired", "broken"):
         raise ValueError(f"which={which!r}: 'all', 'differ', 'repaired' or 'broken'")
     topics = check_queries(topics)
-    relevant = qrels[(qrels["label"] > 0) & (qrels["docno"].astype(str) != "")]  # QReCC: "" is no judgment
+    relevant = positives_of(qrels)
     golds: dict[str, list[str]] = {}
-    for qid, docno in zip(relevant["qid"].astype(str), relevant["docno"].astype(str), strict=True):
+    for qid, docno in zip(relevant["qid"], relevant["docno"], strict=True):
         golds.setdefault(qid, []).append(docno)
     topics = topics[topics["qid"].isin(golds.keys())].reset_index(drop=True)
     if topics.empty:

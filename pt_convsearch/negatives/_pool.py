@@ -10,13 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pyterrier as pt
 
-from pt_convsearch.topics.checks import first_three
+from pt_convsearch.topics.checks import as_ids, first_three
 
 from ._fingerprint import check_results
 from ._mining import mining
 from ._parts import Parts
 from ._texts import TextStore
 from .filter import pairs_in
+from .mix import PLUS
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,14 @@ def mine(
     parts: Parts,
     *,
     pool: int,
+    shares: dict[str, float] | None,
     batch_size: int,
     verbose: bool,
 ) -> None:
-    """Run the miner over the questions, batch by batch, and keep the pools as parts."""
+    """Run the miner over the questions, batch by batch, and keep the pools as parts.
+
+    ``shares`` are those of a mix: each miner keeps its share of the draws whatever was dropped from its list.
+    """
     from tqdm.auto import tqdm
 
     with tqdm(total=len(questions), desc="mining", unit="question", disable=not verbose) as bar:
@@ -54,7 +59,7 @@ def mine(
             if not parts.has(start, stop):
                 with mining(store) as run:
                     found = miner.transform(batch)
-                table, tally = _pools(found, batch, golds, store, pool)
+                table, tally = _pools(found, batch, golds, store, pool, shares)
                 tally.update(run.removed)
                 parts.add(start, stop, table, tally)
             parts.done.append((start, stop))
@@ -62,12 +67,13 @@ def mine(
 
 
 def _pools(
-    found: pd.DataFrame, batch: pd.DataFrame, golds: Golds, store: TextStore, pool: int
+    found: pd.DataFrame, batch: pd.DataFrame, golds: Golds, store: TextStore, pool: int, shares: dict[str, float] | None
 ) -> tuple[pa.Table, Counter[str]]:
     """One row per question: negatives, ranks, scores (and source, weight), best first, without golds."""
     tally: Counter[str] = Counter()
     check_results(found)
-    question = pd.Index(batch["qid"]).get_indexer(pd.Index(found["qid"].astype(str)))
+    found = found.assign(**{column: as_ids(found[column], column) for column in ("qid", "docno")})
+    question = pd.Index(batch["qid"]).get_indexer(pd.Index(found["qid"]))
     if (question < 0).any():
         raise ValueError(
             "the miner gives results for qids that it was not asked "
@@ -107,9 +113,21 @@ def _pools(
         "scores": _list(offsets, frame["score"].to_numpy(), pa.float32()),
     }
     if "weight" in frame.columns and "source" in frame.columns:
+        if shares is not None:
+            frame = frame.assign(weight=_weights(question, frame["source"], shares))
         columns_out["source"] = _list(offsets, frame["source"].to_numpy(dtype=object), pa.string())
         columns_out["weight"] = _list(offsets, frame["weight"].to_numpy(), pa.float64())
     return pa.table(columns_out), tally
+
+
+def _weights(question: np.ndarray, source: pd.Series, shares: dict[str, float]) -> np.ndarray:
+    """What each passage has of the shares of its miners, which are divided among those that are left of their list."""
+    codes, distinct = pd.factorize(source)
+    weights = np.zeros(len(question))
+    for name, share in shares.items():
+        own = np.array([name in names.split(PLUS) for names in distinct], dtype=bool)[codes]
+        weights[own] += share / np.bincount(question[own])[question[own]]
+    return weights
 
 
 def _list(offsets: pa.Array, values: np.ndarray, kind: pa.DataType) -> pa.Array:

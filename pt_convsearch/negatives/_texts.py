@@ -15,11 +15,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyterrier as pt
+import regex
 
 from pt_convsearch.topics.checks import as_ids, first_three
 
 Corpus = pd.DataFrame | pt.Transformer | Iterable[dict[str, Any]] | Callable[[], Iterable[dict[str, Any]]] | Any
-_NOT_WORDS = re.compile(r"[\W_]+")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+# vowel signs and the like belong to the letter before them: without them, words of Hindi or Thai would be one
+_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")
 _CHUNK = 20_000
 
 
@@ -32,9 +35,9 @@ def normalise(text: str) -> str:
     >>> normalise("?!")
     '?!'
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    words = _NOT_WORDS.sub(" ", folded).strip()
-    return words or " ".join(folded.split())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    words = (_ASCII_WORD if folded.isascii() else _WORD).findall(folded)
+    return " ".join(words or folded.split())
 
 
 def text_key(text: str) -> int:

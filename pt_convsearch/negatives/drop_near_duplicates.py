@@ -64,7 +64,7 @@ class DropNearDuplicates(TextFilter):
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
         codes, texts = self._distinct_texts(frame)
         grams = [self._grams(text) for text in texts]
-        qids = frame["qid"].astype(str)
+        qids = frame["qid"]
         asked = self._golds[self._golds["qid"].isin(qids.unique())]
         gold = pairs_in((qids, frame["docno"]), (asked["qid"], asked["docno"]))
         golds: dict[str, list[frozenset[str]]] = {}

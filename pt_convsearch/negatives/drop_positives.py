@@ -45,7 +45,7 @@ class DropPositives(TextFilter):
         return f"DropPositives({described(self.qrels)})"
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
-        qids = frame["qid"].astype(str)
+        qids = frame["qid"]
         asked = self._golds[self._golds["qid"].isin(qids.unique())]
         gold = pairs_in((qids, frame["docno"]), (asked["qid"], asked["docno"]))
         keys = self._keys(frame)

@@ -10,6 +10,8 @@ import pandas as pd
 import pyterrier as pt
 
 from pt_convsearch._stage import Stage
+from pt_convsearch.measures import judgments
+from pt_convsearch.topics.checks import as_ids
 
 from ._mining import current_texts, record
 from ._texts import Corpus, TextStore, text_key
@@ -31,14 +33,14 @@ class NegativeFilter(Stage):
         pt.validate.columns(frame, includes=list(self.needs))
         if len(frame) == 0:
             return frame.reset_index(drop=True)
-        keep = self._keep(frame)
+        keep = self._keep(frame.assign(**{column: as_ids(frame[column], column) for column in ("qid", "docno")}))
         removed = int(len(keep) - np.count_nonzero(keep))
         record(repr(self), removed)
         logger.info("%r removed %d of %d", self, removed, len(frame))
         return frame[keep].reset_index(drop=True) if removed else frame.reset_index(drop=True)
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
-        """True for each row that stays."""
+        """True for each row that stays; qid and docno are str."""
         raise NotImplementedError
 
 
@@ -105,22 +107,18 @@ def pairs_in(left: tuple[Any, Any], right: tuple[Any, Any]) -> np.ndarray:
     return known & np.isin(left_a * np.int64(width) + left_b, right_a * np.int64(width) + right_b)
 
 
-def positives_of(qrels: pd.DataFrame) -> pd.DataFrame:
+def positives_of(qrels: Any) -> pd.DataFrame:
     """qid and docno (str) of the relevant judgments: label above 0, every row where there is no label.
 
     Raises:
-        ValueError: a column is missing.
+        ValueError: a column is missing, a label is no whole number, or two rows contradict each other.
     """
-    from pt_convsearch.topics.checks import as_ids
-
-    missing = {"qid", "docno"} - set(qrels.columns)
-    if missing:
-        raise ValueError(f"qrels have no column {sorted(missing)[0]!r}: give qid, docno, label")
-    relevant = qrels[qrels["label"] > 0] if "label" in qrels.columns else qrels
-    relevant = relevant[relevant["docno"].astype(str) != ""]  # QReCC's {"": 1} is "no judgment"
-    return pd.DataFrame(
-        {"qid": as_ids(relevant["qid"], "qid"), "docno": as_ids(relevant["docno"], "docno")}
-    ).drop_duplicates(ignore_index=True)
+    if isinstance(qrels, pd.DataFrame) and "label" not in qrels.columns:
+        qrels = qrels.assign(label=1)
+    judged = judgments(qrels)
+    relevant = judged.label > 0
+    qids, docnos = judged.qids.take(judged.query[relevant]), judged.docnos.take(judged.doc[relevant])
+    return pd.DataFrame({"qid": pd.Series(qids, dtype="str"), "docno": pd.Series(docnos, dtype="str")})
 
 
 def described(frame: pd.DataFrame) -> str:

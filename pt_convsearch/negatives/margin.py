@@ -55,7 +55,7 @@ class Margin(NegativeFilter):
         return f"Margin({described(self.qrels)}, absolute={self.absolute}{relative})"
 
     def _keep(self, frame: pd.DataFrame) -> np.ndarray:
-        qids = frame["qid"].astype(str)
+        qids = frame["qid"]
         gold = pairs_in((qids, frame["docno"]), (self._golds["qid"], self._golds["docno"]))
         best = pd.Series(frame["score"].to_numpy()[gold]).groupby(qids.to_numpy()[gold]).max()
         positive = qids.map(best).to_numpy(dtype=np.float64)

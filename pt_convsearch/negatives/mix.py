@@ -11,13 +11,17 @@ import pyterrier as pt
 
 from pt_convsearch._stage import Stage
 
+#: what stands between the names of several miners that found one passage
+PLUS = "+"
+
 
 class Mix(Stage):
     """Bring together what several miners find, so that each gives its share of the negatives.
 
     A negative is drawn by first drawing the miner, by weight, and then a passage from its list, evenly; without
     putting back. A miner that finds nothing for a question leaves its share to the others. A passage that two miners
-    found stands once, with both chances, where it ranks best.
+    found stands once, with both chances, where it ranks best. In :func:`training_pairs` a miner keeps its share when
+    golds are dropped from its list or the pool cuts it.
 
     Input: what the miners read. Output: the first miner's columns; docno, score and rank are those of the miner that
     ranks the passage best; ``source`` names the miners, ``weight`` (float64) is the passage's share. Ordered by rank,
@@ -49,14 +53,21 @@ class Mix(Stage):
             raise ValueError(f"a miner's weight is {wrong[0]}: weights are above 0, leave the miner out instead")
         if self.names is not None and len(self.names) != len(self.miners):
             raise ValueError(f"{len(self.names)} names for {len(self.miners)} miners: give one each")
+        if len(self.shares) < len(self.miners) or any(PLUS in name for name in self.shares):
+            raise ValueError(f"names={list(self.names or ())}: give each miner its own, without a {PLUS!r}")
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight of each miner, by what ``source`` calls it."""
+        names = self.names or [str(number) for number in range(len(self.miners))]
+        return dict(zip(names, self.miners.values(), strict=True))
 
     def subtransformers(self) -> dict[str, Any]:
         return {"miners": list(self.miners)}
 
     def transform(self, topics: pd.DataFrame) -> pd.DataFrame:
-        names = self.names or [str(number) for number in range(len(self.miners))]
         found = []
-        for name, (miner, weight) in zip(names, self.miners.items(), strict=True):
+        for miner, (name, weight) in zip(self.miners, self.shares.items(), strict=True):
             frame = miner.transform(topics)
             sizes = (
                 frame.groupby("qid", sort=False)["docno"].transform("size")
@@ -76,5 +87,5 @@ class Mix(Stage):
         if not every.duplicated(["qid", "docno"]).any():
             return every
         every["weight"] = pair["weight"].transform("sum")
-        every["source"] = pair["source"].transform("+".join)
+        every["source"] = pair["source"].transform(PLUS.join)
         return every[~every.duplicated(["qid", "docno"])].reset_index(drop=True)

@@ -26,7 +26,7 @@ from ._texts import Corpus, TextStore, as_store
 from ._write import write_pairs
 from .filter import positives_of
 from .mix import Mix
-from .pairs import META, TrainingPairs
+from .pairs import META, PAIRS, TrainingPairs
 from .ranks import Ranks
 from .sampling import order
 
@@ -100,8 +100,8 @@ def training_pairs(
             ``num_negatives``), or ``out`` holds another set.
 
     Warns:
-        UserWarning: golds without text; surface features that alone tell positives from negatives (quotation marks,
-            case, length).
+        UserWarning: golds without text; no negative for any question; surface features that alone tell positives from
+            negatives (quotation marks, case, length).
 
     Example:
         >>> import pandas as pd, pt_convsearch as cs
@@ -143,13 +143,17 @@ def training_pairs(
         training_pairs, topics, qrels, store, form=former, num_negatives=num_negatives, pool=pool, seed=seed,
         text_field=text_field, title_field=title_field, batch_size=batch_size, verbose=verbose,
     )  # fmt: skip
+    _files.check_free(target, _holds_pairs, "mined training set")
     kept = None if overwrite else _existing(target, settings, num_negatives, seed)
     if kept is not None:
         kept.form, kept._again = former, again
         return kept
     with Parts(target, settings, fresh=overwrite) as parts:
         if miner is not None:
-            mine(miner, mined, golds, store, parts, pool=pool, batch_size=batch_size, verbose=verbose)
+            mine(
+                miner, mined, golds, store, parts,
+                pool=pool, shares=_shares(miner), batch_size=batch_size, verbose=verbose,
+            )  # fmt: skip
         write_pairs(target, questions, golds, store, parts, counts, settings, num_negatives=num_negatives, seed=seed)
         parts.discard()
     pairs = TrainingPairs(target)
@@ -195,11 +199,17 @@ def _check_window(miner: pt.Transformer | None, num_negatives: int, pool: int) -
             )
 
 
+def _shares(miner: pt.Transformer) -> dict[str, float] | None:
+    """The shares of the mix that a pipeline holds; None without one, or with several."""
+    mixes = [stage for stage in _stages(miner) if isinstance(stage, Mix)]
+    return mixes[0].shares if len(mixes) == 1 else None
+
+
 def _stages(stage: Any) -> list[pt.Transformer]:
     """The stages of a pipeline, one after the other; what stands in a mix has its own depth and is not looked into."""
-    if stage is None or isinstance(stage, Mix):
+    if stage is None:
         return []
-    inner = vars(stage).get("_transformers", ())
+    inner = () if isinstance(stage, Mix) else vars(stage).get("_transformers", ())
     return [stage, *(deeper for one in inner for deeper in _stages(one))]
 
 
@@ -268,12 +278,17 @@ def _alone(former: pt.Transformer, topics: pd.DataFrame) -> list[str]:
     ).tolist()
 
 
+def _holds_pairs(folder: Path) -> bool:
+    """Whether a folder holds a mined set, be it damaged."""
+    meta = _files.json_or_none(folder / META)
+    kind = meta.get("type") if isinstance(meta, dict) else None
+    return kind == "training_pairs" or (kind is None and (folder / PAIRS).is_file())
+
+
 def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: int) -> TrainingPairs | None:
     """The set at ``target`` if it is the one that was asked for; None where there is none, or only a damaged one."""
-    if not target.exists():
-        return None
     if not (target / META).is_file():
-        raise FileExistsError(f"{target} exists and is no mined training set: choose another folder")
+        return None
     try:
         pairs = TrainingPairs(target)
     except ValueError as error:
@@ -292,7 +307,13 @@ def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: 
 def _report(pairs: TrainingPairs) -> None:
     logger.info("%r: %s", pairs, pairs.counts)
     short = pairs.counts["fewer negatives than asked for"]
-    if short:
+    if pairs.num_negatives and not pairs.counts["negatives"]:
+        warnings.warn(
+            "the miner left no negative for any question: is the retriever as deep as the ranks that are asked for "
+            f"(num_results), does a filter drop everything? {pairs.counts}",
+            stacklevel=3,
+        )
+    elif short:
         logger.warning("%d questions have fewer than %d negatives: see shortages()", short, pairs.num_negatives)
     samples = pairs.samples(np.sort(order(0, 0, len(pairs))[:_SURFACE_SAMPLE]), num_negatives=1)
     texts = pairs.passages()["text"]

@@ -196,3 +196,39 @@ def test_a_margin_without_a_retrieved_positive_keeps_all() -> None:
         cs.Margin(QRELS, relative=0)
     with pytest.raises(ValueError, match="absolute"):
         cs.Margin(QRELS, absolute=-1)
+
+
+def test_ids_that_are_no_text() -> None:
+    """docno and qid as int: the gold is the gold all the same."""
+    qrels = pd.DataFrame({"qid": [1], "docno": [5], "label": ["1"]})
+    frame = pd.DataFrame(
+        {"qid": [1] * 3, "docno": [5, 6, 7], "rank": [0, 1, 2], "score": [3.0, 2.0, 1.0], "text": ["a b", "A b!", "z"]}
+    )
+    without_text = frame.drop(columns="text")
+    for drop, given, left in (
+        (cs.DropPositives(qrels), frame, [7]),
+        (cs.DropPositives(qrels), without_text, [6, 7]),
+        (cs.Margin(qrels, absolute=1.5), without_text, [5, 7]),  # 5 is the positive itself, 6 scores too close to it
+        (cs.DropNearDuplicates(qrels, ngram=1), frame, [7]),
+    ):
+        assert drop(given)["docno"].tolist() == left
+    with pytest.raises(ValueError, match="label 'yes' is no whole number"):
+        cs.DropPositives(qrels.assign(label="yes"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("राम का घर", "राम की घर", False),  # of Rama, masculine and feminine: they differ in a vowel sign alone
+        ("กี่", "กุ", False),
+        ("cafe\u0301", "CAFÉ", True),
+        ("ΐ", "Ϊ́", True),  # capitals of a Greek letter with two accents come apart
+        ("ok ❤\ufe0f", "ok ❤", True),
+        ("Ｔｈｅ\u3000ｃａｔ", "the cat.", True),
+        ("👍", "👎", False),
+    ],
+)
+def test_what_is_the_same_text(one: str, other: str, same: bool) -> None:
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
+    frame = pd.DataFrame({"qid": "1", "docno": ["a", "b"], "rank": [0, 1], "score": [2.0, 1.0], "text": [one, other]})
+    assert cs.DropPositives(qrels)(frame)["docno"].tolist() == ([] if same else ["b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -213,7 +214,7 @@ def test_bad_input_is_named() -> None:
         given = {"topics": TOPICS, "qrels": QRELS, "corpus": CORPUS, **options}
         return cs.training_pairs(given["topics"], given["qrels"], given["corpus"], form=cs.X, negatives=ALL)
 
-    with pytest.raises(ValueError, match="no column 'docno'"):
+    with pytest.raises(ValueError, match=r"lack the columns \['docno'\]"):
         mine(qrels=QRELS.drop(columns="docno"))
     with pytest.raises(ValueError, match="twice"):
         mine(corpus=[*CORPUS, CORPUS[0]])
@@ -469,3 +470,50 @@ def test_no_alarm_where_surfaces_agree() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cs.training_pairs(topics, qrels, corpus, form=cs.X, negatives=cs.RandomNegatives(corpus))
+
+
+def test_a_miner_keeps_its_share_when_golds_and_the_pool_cut_its_list() -> None:
+    topics = pd.DataFrame({"qid": ["1"], "query": ["x"], "qhistory": [[]]})
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["g"], "label": [1]})
+    corpus = [{"docno": docno, "text": docno} for docno in "gabcde"]
+    mix = cs.Mix({Fixed("g", "a"): 3, Fixed("b", "a", "c"): 1, Fixed("d", "e"): 2}, names=["x", "y", "z"])
+
+    def weights(**options) -> dict[str, float]:
+        row = cs.training_pairs(topics, qrels, corpus, form=cs.X, negatives=mix, **options).frame().iloc[0]
+        return dict(zip(row["negatives"], row["weight"], strict=True))
+
+    # x is left with a (3); y has b, a, c (1/3 each); z has d and e (1 each)
+    assert weights() == pytest.approx({"a": 3 + 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": 1.0, "e": 1.0})
+    # by rank b, d (0), a, e (1), c (2): c does not fit, so y has b and a
+    assert weights(pool=4) == pytest.approx({"b": 1 / 2, "d": 1.0, "a": 3 + 1 / 2, "e": 1.0})
+    for names in (["x", "x", "z"], ["x+y", "y", "z"]):
+        with pytest.raises(ValueError, match="give each miner its own"):
+            cs.Mix([Fixed("a"), Fixed("b"), Fixed("c")], names=names)
+
+
+def test_a_miner_that_leaves_nothing_is_said() -> None:
+    topics = pd.DataFrame({"qid": ["1"], "query": ["x"], "qhistory": [[]]})
+    qrels = pd.DataFrame({"qid": [1], "docno": ["g"], "label": [1]})
+    corpus = [{"docno": docno, "text": docno} for docno in "gab"]
+    with pytest.warns(UserWarning, match="no negative for any question"):
+        cs.training_pairs(topics, qrels, corpus, form=cs.X, negatives=Fixed("g", "a", "b") >> cs.Ranks(91, 100))
+
+
+def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+    topics = pd.DataFrame({"qid": ["1"], "query": ["x"], "qhistory": [[]]})
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["g"], "label": [1]})
+    mine = functools.partial(cs.training_pairs, topics, qrels, [{"docno": "g", "text": "g"}], form=cs.X)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.tex").write_text("years of work", encoding="utf-8")
+    cs.BM25Index(tmp_path / "index").index([{"docno": "g", "text": "g"}])
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for name in ("thesis", "index", "file"):
+        for overwrite in (True, False):
+            with pytest.raises(FileExistsError, match="is not overwritten"):
+                mine(out=tmp_path / name, overwrite=overwrite)
+    assert (tmp_path / "thesis" / "chapter1.tex").read_text(encoding="utf-8") == "years of work"
+    assert len(cs.BM25Index(tmp_path / "index")) == 1
+    (tmp_path / "empty").mkdir()
+    assert len(mine(out=tmp_path / "empty")) == 1
+    (tmp_path / "empty" / "pt_meta.json").write_text("{", encoding="utf-8")  # a damaged set is ours
+    assert len(mine(out=tmp_path / "empty", overwrite=True)) == 1
