@@ -14,6 +14,7 @@ import lzma
 import os
 import shutil
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -22,15 +23,28 @@ PathLike = str | os.PathLike[str]
 
 logger = logging.getLogger(__name__)
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: what reading a cut or damaged compressed file raises
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
+_MARKS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 def open_text(path: PathLike) -> IO[str]:
-    """Open a text file for reading: UTF-8 with or without BOM; .gz, .bz2 and .xz are decompressed as a stream.
+    """Open a text file for reading: UTF-8 with or without BOM; gzip, bz2 and xz, told by the name or the content, are
+    decompressed as a stream.
 
     Line ends are left as they are only inside a line; every usual line end closes a line.
+
+    Raises:
+        ValueError: it is UTF-16.
     """
     path = Path(path)
     opener = _OPENERS.get(path.suffix.lower())
+    if opener is None and path.is_file():
+        with path.open("rb") as raw:
+            start = raw.read(6)
+        opener = next((opener for mark, opener in _MARKS.items() if start.startswith(mark)), None)
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ValueError(f"{path} is UTF-16: save it as UTF-8")
     if opener is None:
         return path.open(encoding="utf-8-sig")
     return io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig")
@@ -202,8 +216,8 @@ def read_jsonl(path: PathLike) -> Iterator[tuple[int, Any]]:
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, after line {number}: not valid UTF-8 ({error})") from error
-        except (EOFError, OSError, lzma.LZMAError) as error:
+            raise ValueError(f"{path}, after line {number}: not valid UTF-8 ({error}): save it as UTF-8") from error
+        except DAMAGE as error:
             raise ValueError(f"{path}, after line {number}: the file is cut or damaged ({error})") from error
 
 

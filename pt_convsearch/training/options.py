@@ -46,8 +46,9 @@ def check_options(pairs: TrainingPairs, given: dict[str, Any], *, refresh: bool,
         raise ValueError("num_workers: with refresh, batches must be made in this process: num_workers=0")
     if given["patience"] is not None and not dev:
         raise ValueError("patience: stopping early needs a dev collection, dev=(topics, qrels, corpus)")
-    if given["batch_size"] == 1 and not given["num_negatives"]:
-        raise ValueError("batch_size=1 without hard negatives: a question would have nothing to tell its positive from")
+    if min(given["batch_size"], len(pairs)) == 1 and not given["num_negatives"]:
+        reason = "batch_size=1" if given["batch_size"] == 1 else "a training set of one question"
+        raise ValueError(f"{reason} without hard negatives: a question would have nothing to tell its positive from")
 
 
 def default_scale(similarity: str) -> float:

@@ -30,11 +30,10 @@ BEFORE = "before.json"
 
 def finished(target: Path, settings: dict[str, Any]) -> bool:
     """Whether ``target`` is this very model; another model there is an error."""
-    if not target.exists():
-        return False
+    _check_free(target)
     known = target / SETTINGS
     if not known.is_file():
-        raise FileExistsError(f"{target} exists and is no model of cs.train: choose another folder")
+        return False
     stored = _files.json_or_none(known)
     if not isinstance(stored, dict):
         raise ValueError(f"{known} is cut or changed: choose another folder, or overwrite=True")
@@ -48,13 +47,21 @@ def finished(target: Path, settings: dict[str, Any]) -> bool:
     return True
 
 
+def _check_free(target: Path) -> None:
+    _files.check_free(target, lambda folder: (folder / SETTINGS).is_file(), "model that was trained here")
+
+
 def prepare(work: Path, settings: dict[str, Any], overwrite: bool, *, cpu: bool = False) -> str | None:
     """The checkpoint to go on from, in the folder of an unfinished run with the same settings; None to begin.
 
     Where several processes train (on the ``cpu`` or not, which decides how they talk), one of them prepares.
+
+    Raises:
+        FileExistsError: the folder of the model to be (``<out>`` of ``<out>.training``) holds something else.
     """
     from accelerate import PartialState
 
+    _check_free(work.with_name(work.name.removesuffix(".training")))
     state = PartialState(cpu=cpu) if processes() > 1 else None
     if state is None or state.is_main_process:
         known = work / SETTINGS

@@ -15,7 +15,7 @@ from pt_convsearch.negatives import TrainingPairs
 from pt_convsearch.negatives._fingerprint import digest
 from pt_convsearch.negatives._texts import TextStore, as_store
 from pt_convsearch.negatives.training_pairs import as_former
-from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.checks import as_ids, check_queries
 
 if TYPE_CHECKING:
     from pt_convsearch.dense import BiEncoder
@@ -60,12 +60,22 @@ class DevRetrieval(BaseEvaluator):
             raise ValueError(f"metric={metric!r}: a model is selected by one measure")
         self.metric = next(iter(named))
         self.measure = named[self.metric]
-        self.candidates = candidates
+        self.candidates = None if candidates is None else self._of_questions(candidates)
         if candidates is None and corpus.size == 0:
             raise ValueError("dev: the corpus is empty, or a text loader, which cannot be searched: give its passages")
         self.depth = max(depth, getattr(self.measure, "params", {}).get("cutoff", 0))
         self.primary_metric = self.metric
         self.greater_is_better = True
+
+    def _of_questions(self, candidates: pd.DataFrame) -> pd.DataFrame:
+        """The candidates, ids as str; some must be of judged questions."""
+        missing = [column for column in ("qid", "docno") if column not in candidates.columns]
+        if missing:
+            raise ValueError(f"dev: the candidates have no column {missing[0]!r}: give qid and docno")
+        candidates = candidates.assign(qid=as_ids(candidates["qid"], "qid"), docno=as_ids(candidates["docno"], "docno"))
+        if not candidates["qid"].isin(self.topics["qid"]).any():
+            raise ValueError("dev: the candidates hold no judged question")
+        return candidates
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1

@@ -173,8 +173,21 @@ def test_a_finished_training_is_not_done_again_and_never_mistaken(
     after = weights(tmp_path / "m")
     assert any(not np.array_equal(before[name], after[name]) for name in before)
     (tmp_path / "other").mkdir()
-    with pytest.raises(FileExistsError):
-        cs.train(pairs, out=tmp_path / "other", **options)
+    (tmp_path / "other" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError, match="is not overwritten"):
+            cs.train(pairs, out=tmp_path / "other", overwrite=overwrite, **options)
+    assert (tmp_path / "other" / "thesis.tex").read_text(encoding="utf-8") == "years of work"
+    (tmp_path / "empty").mkdir()
+    cs.train(pairs, out=tmp_path / "empty", **options)
+
+
+def test_one_question_without_negatives_has_nothing_to_learn_from(tiny_bert: str, tmp_path: Path) -> None:
+    topics = pd.DataFrame({"qid": ["1"], "query": ["w1"], "qhistory": [[]]})
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["d"], "label": [1]})
+    pairs = cs.training_pairs(topics, qrels, [{"docno": "d", "text": "w2"}], form=cs.X)
+    with pytest.raises(ValueError, match="a training set of one question without hard negatives"):
+        cs.train(pairs, init=tiny_bert, out=tmp_path / "m", **OPTIONS)
 
 
 def test_it_runs_where_it_is_without_being_told(pairs: cs.TrainingPairs, tiny_bert: str, tmp_path: Path) -> None:
@@ -266,6 +279,9 @@ def test_dev_by_candidates_and_of_questions_without_a_query(
     )  # fmt: skip
     # one question has its gold alone, the other beside one more: AP is 1, or the mean of 1 and 1/2
     assert curve(tmp_path / "m", "AP")[1] in (1.0, 0.75)
+    with pytest.raises(ValueError, match="the candidates hold no judged question"):
+        wrong = candidates.assign(qid=["x"] * 3)
+        cs.train(pairs, init=tiny_bert, out=tmp_path / "n", dev=(topics, qrels, corpus, wrong), max_steps=1, **OPTIONS)
     with pytest.raises(ValueError, match="'d99' is not in the dev corpus"):
         wrong = candidates.assign(docno=["d0", "d99", "d1"])
         cs.train(pairs, init=tiny_bert, out=tmp_path / "n", dev=(topics, qrels, corpus, wrong), max_steps=1, **OPTIONS)
@@ -279,6 +295,18 @@ def test_dev_by_candidates_and_of_questions_without_a_query(
         max_steps=1, **OPTIONS,
     )  # fmt: skip
     assert curve(tmp_path / "e")[1] == 0.5
+
+
+def test_dev_ids_that_are_no_text(pairs: cs.TrainingPairs, collection: Any, tiny_bert: str, tmp_path: Path) -> None:
+    """Each question beside its gold alone, ids as int: AP is 1."""
+    topics = collection.topics.head(2).assign(qid=[1, 2])
+    corpus = [{"docno": str(at), "text": document["text"]} for at, document in enumerate(collection.corpus[:4])]
+    gold = pd.DataFrame({"qid": [1, 2], "docno": [3, 0], "label": 1})
+    cs.train(
+        pairs, init=tiny_bert, out=tmp_path / "m", dev=(topics, gold, corpus, gold[["qid", "docno"]]), metric="AP",
+        max_steps=1, **OPTIONS,
+    )  # fmt: skip
+    assert curve(tmp_path / "m", "AP")[1] == 1.0
 
 
 def test_negatives_are_refreshed_with_the_model(
