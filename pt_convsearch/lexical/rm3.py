@@ -110,7 +110,7 @@ class RM3(Stage):
         weights = weights / sums[docs] * shares[docs]
         # the same term in several documents of one query
         pairs, at = np.unique(rows[docs] * max(1, len(names)) + terms, return_inverse=True)
-        weights = np.bincount(at, weights, minlength=len(pairs))
+        weights = np.bincount(at, weights, minlength=len(pairs)).astype(np.float64)  # of nothing at all: whole numbers
         queries, terms = np.divmod(pairs, max(1, len(names)))
         best = _top_of_groups(queries, weights, terms, int(self.fb_terms))
         queries, terms, weights = queries[best], terms[best], weights[best]

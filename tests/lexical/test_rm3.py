@@ -135,6 +135,15 @@ def test_candidates_in_larger_collections(tmp_path):
     assert found["query_toks"][0] == pytest.approx({"b" * 20: 0.5, "ok": 0.5})
 
 
+def test_no_candidate_at_all_leaves_the_query(index, tmp_path):
+    """An empty document; and, in a larger collection, documents that hold nothing but frequent terms."""
+    found = index.rm3(original_query_weight=0.5)(results(("1", "d4", 1.0, 0)))
+    assert found["query_toks"][0] == pytest.approx({"dune": 1 / 3, "spice": 1 / 6})
+    large = make(tmp_path / "large", {f"d{i}": "sand" for i in range(100)})
+    found = large.rm3(original_query_weight=0.5)(results(("1", "d4", 1.0, 0), ("2", "d5", 1.0, 0)))
+    assert [toks == pytest.approx({"dune": 1 / 3, "spice": 1 / 6}) for toks in found["query_toks"]] == [True, True]
+
+
 def test_one_query_and_many_agree(index):
     topics = pd.DataFrame({"qid": [str(i) for i in range(9)], "query": ["spice sand", "ship", "worm"] * 3})
     pipeline = index.bm25() >> index.rm3(fb_terms=3)
