@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from pt_convsearch.topics.checks import first_three
 from .pairs import TrainingPairs
 
 COLUMNS = ("item", "qid", "docno", "context", "answer", "candidate", "label", "note")
-_YES = frozenset({"1", "1.0", "y", "yes", "true", "relevant"})
-_NO = frozenset({"0", "0.0", "n", "no", "false", "irrelevant", "not relevant"})
+_YES = frozenset({"1", "y", "yes", "true", "relevant"})
+_NO = frozenset({"0", "n", "no", "false", "irrelevant", "not relevant"})
 
 
 def annotation_sheet(
@@ -108,7 +109,8 @@ def false_negative_rates(sheet: _files.PathLike, *, confidence: float = 0.95) ->
 
     Raises:
         FileNotFoundError: the sheet or its key is missing.
-        ValueError: a label that is neither, named by item; columns or items that do not fit the key.
+        ValueError: a label that is neither, or an item with two different ones, named by item; columns or items that
+            do not fit the key.
 
     Source: Penha and Hauff, experiment E1; Wilson (1927).
     """
@@ -134,15 +136,26 @@ def false_negative_rates(sheet: _files.PathLike, *, confidence: float = 0.95) ->
 def read_labels(sheet: _files.PathLike) -> dict[str, int | None]:
     """The label of each item: 1, 0, or None where nobody judged it."""
     labels: dict[str, int | None] = {}
-    wrong = []
+    wrong, twice = [], []
     for item, label in _read(Path(sheet), ["item", "label"]):
-        said = label.strip().casefold()
+        number, said = _number(item), _number(label).casefold()
         if said and said not in _YES | _NO:
-            wrong.append(f"{item}: {label}")
-        labels[item] = None if not said else int(said in _YES)
+            wrong.append(f"{number}: {label}")
+        judged = None if not said else int(said in _YES)
+        known = labels.get(number)
+        if known is not None and judged is not None and known != judged:
+            twice.append(number)
+        labels[number] = known if judged is None else judged
     if wrong:
         raise ValueError(f"{sheet}: {len(wrong)} labels are neither 1 nor 0 ({first_three(wrong)})")
+    if twice:
+        raise ValueError(f"{sheet}: {len(twice)} items stand twice with different labels ({first_three(twice)})")
     return labels
+
+
+def _number(cell: str) -> str:
+    """A cell as it was, where a spreadsheet made a number of it: 1 for 1.0 and 1,0."""
+    return re.sub(r"[.,]0+$", "", cell.strip())
 
 
 def annotation_widget(sheet: _files.PathLike) -> Any:
@@ -162,7 +175,7 @@ def annotation_widget(sheet: _files.PathLike) -> Any:
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in _read(path, list(COLUMNS))]
     labels = read_labels(path)
     place = itertools.count()
-    state = {"at": next((n for n in place if n >= len(rows) or labels[rows[n]["item"]] is None), 0)}
+    state = {"at": next((n for n in place if n >= len(rows) or labels[_number(rows[n]["item"])] is None), 0)}
     text, count = widgets.HTML(), widgets.Label()
 
     def show() -> None:
@@ -212,13 +225,30 @@ def _write(path: Path, header: Any, rows: list[list[str]]) -> None:
 
 
 def _read(path: Path, columns: list[str]) -> list[list[str]]:
+    """These columns of the rows that are not blank, however a spreadsheet wrote them back.
+
+    Commas, semicolons or tabs; UTF-8 or UTF-16; columns in any order, their names in any case; a first line ``sep=;``.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: a sheet and its key are written by cs.annotation_sheet")
-    text = path.read_bytes().decode("utf-8-sig", "surrogatepass")
-    first = text.partition("\n")[0]
-    delimiter = ";" if first.count(";") > first.count(",") else ","  # as spreadsheets write it in many countries
-    rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
-    missing = [column for column in columns if rows and column not in rows[0]]
-    if missing or not rows:
-        raise ValueError(f"{path} has no column {missing[0]!r}" if missing else f"{path} has no rows")
-    return [[row[column] or "" for column in columns] for row in rows]
+    data = path.read_bytes()
+    try:
+        wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        text = data.decode("utf-16") if wide else data.decode("utf-8-sig", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}): save it as 'CSV UTF-8'") from error
+    first, _, rest = text.partition("\n")
+    if first.lower().startswith("sep="):
+        text, first = rest, rest.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    header, *rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)) or [[]]
+    place = {name.strip().casefold(): at for at, name in reversed(list(enumerate(header)))}
+    missing = [column for column in columns if column not in place]
+    if missing and any(header):
+        raise ValueError(f"{path} has no column {missing[0]!r}: its columns are {', '.join(header)}")
+    found = [
+        [row[place[column]] if place[column] < len(row) else "" for column in columns] for row in rows if any(row)
+    ]
+    if not found:
+        raise ValueError(f"{path} has no rows")
+    return found

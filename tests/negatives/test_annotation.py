@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,57 @@ def test_sheets_that_people_have_worked_on(samplers: dict[str, Any], tmp_path: P
     (tmp_path / "sheet.csv.key.csv").unlink()
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FileNotFoundError, match=r"key\.csv"):
+        cs.false_negative_rates(path)
+
+
+SHEET = [["item", "label", "candidate"], ["1", "1", "a; b, c\td\n\"e\""], ["2", "0", "é"], ["3", "", "x"]]
+
+
+def written(rows: list[list[str]], delimiter: str = ",", end: str = "\n") -> str:
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator=end).writerows(rows)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        written(SHEET).encode("utf-8"),
+        written(SHEET, ";", "\r\n").encode("utf-8-sig"),
+        written(SHEET, "\t").encode("utf-16"),  # a spreadsheet's "Unicode text"
+        b"sep=;\r\n" + written(SHEET, ";", "\r\n").encode("utf-8"),
+        written([[row[2], row[0], row[1]] for row in SHEET]).encode("utf-8"),
+        written([[" Candidate", "ITEM", "Label "], *[[row[2], row[0], row[1]] for row in SHEET[1:]]]).encode("utf-8"),
+        written([SHEET[0], ["1.0", "1.0", "a"], ["2.0", "0.0", "b"], ["3.0", "", "c"]]).encode("utf-8"),
+        written([SHEET[0], ["1", "1,0", "a"], ["2", "0,0", "b"], ["3", "", "c"]], ";").encode("utf-8"),
+        written([SHEET[0], ["1", "TRUE", "a"], ["2", "False", "b"], ["3", " ", "c"]]).encode("utf-8"),
+        written([*SHEET, ["", "", ""], ["", "", ""]]).encode("utf-8"),
+        written([*SHEET, ["1", "", "a"], ["2", "0", "b"]]).encode("utf-8"),  # copies that contradict nothing
+        written([*SHEET[:3], ["3"]]).encode("utf-8"),  # empty cells at the end are left out
+    ],
+)
+def test_habits_of_spreadsheets(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "sheet.csv"
+    path.write_bytes(data)
+    (tmp_path / "sheet.csv.key.csv").write_text("item,sampler\n1,one\n2,one\n3,one\n", encoding="utf-8")
+    found = cs.false_negative_rates(path).iloc[0]
+    assert found[["sampled", "judged", "false_negatives", "rate"]].tolist() == [3, 2, 1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (written(SHEET, ";").encode("cp1252"), "CSV UTF-8"),
+        (written([*SHEET, ["1", "0", "a"]]).encode("utf-8"), "1 items stand twice with different labels"),
+        (written([["item", "candidate"], ["1", "a"]]).encode("utf-8"), "no column 'label'"),
+        (b"", "no rows"),
+    ],
+)
+def test_sheets_that_cannot_be_read(tmp_path: Path, data: bytes, named: str) -> None:
+    path = tmp_path / "sheet.csv"
+    path.write_bytes(data)
+    (tmp_path / "sheet.csv.key.csv").write_text("item,sampler\n1,one\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=named):
         cs.false_negative_rates(path)
 
 
