@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 from _common import say, temporary
+from _dl_hard_documents import WINDOWS, of_documents
 from _qrecc_parts import minilm
 from _rewriting_parts import Data
 from _rows import Rows, fingerprint
@@ -22,7 +23,7 @@ import pt_convsearch as cs
 from pt_convsearch._files import open_text, writing_text
 from pt_convsearch.evaluation.report import long_table, write_results
 from pt_convsearch.negatives._texts import as_store
-from pt_convsearch.reranking import PUBLISHED_MODELS, baselines, interpolate
+from pt_convsearch.reranking import PUBLISHED_MODELS, baselines, first_p, interpolate, sum_p
 
 #: what a re-ranker reads of a conversation: enough to know what it is about, short enough for a small model
 READS = cs.FIRST_QUESTION | cs.last(1) | cs.CURRENT
@@ -200,6 +201,12 @@ class StandIn:
             conversations="240,40,100",
         )  # fmt: skip
         self.data = Data.read(options)
+        if args.task == "doc":
+            if self.data.name != "testbed":
+                raise SystemExit(
+                    f"--task doc: {self.data.name} is passages; documents stand in with --stand-in testbed"
+                )
+            self.data = of_documents(self.data)
         draw: dict[str, Any] = {"n": args.limit, "random_state": args.seed}
         test = self.data.topics["test"]
         test = test[test["qhistory"].map(len) > 0].reset_index(drop=True)
@@ -216,6 +223,7 @@ class StandIn:
                 "data": self.data.fingerprint(), "test": len(self.test), "seed": args.seed, "depth": args.depth,
                 "task": args.task, "layers": args.layers, "epochs": args.epochs,
                 "train questions": args.train_questions, "collection": index.fingerprint,
+                **({"windows": WINDOWS} if args.task == "doc" else {}),
             }  # fmt: skip
             self.models_folder = args.out / "models" / fingerprint(base)
             makers = self.makers(index)
@@ -227,7 +235,9 @@ class StandIn:
         """By name, what a row was trained on, and what makes its pipeline, given the parts that a re-ranker reads."""
         args = self.args
         k1, b = (0.82, 0.68) if self.data.answers else (0.9, 0.4)
-        options: dict[str, Any] = {"task": args.task, "depth": args.depth, "num_results": args.depth, "k1": k1, "b": b}
+        options: dict[str, Any] = {
+            "task": args.task, "depth": args.depth, "num_results": args.depth, "k1": k1, "b": b, **WINDOWS,
+        }  # fmt: skip
         first = baselines(index, **options)
         found: dict[str, tuple[str, Callable[[Any], pt.Transformer]]] = {
             name: ("nothing", lambda parts, name=name: first[name]) for name in first
@@ -248,20 +258,35 @@ class StandIn:
             if args.task == "doc":
                 found[f"{start}+PARADE-MiniLM"] = (note, with_model("PARADE-MiniLM", f"{start}+PARADE-MiniLM"))
         plain = f"BM25+MiniLM{suffix}"
+        if args.task == "doc":
+            texts = first["BM25"] >> index.text_loader()
+            for name, by in (
+                ("FirstP", lambda scorer: first_p(scorer, length=WINDOWS["length"])),
+                ("SumP", lambda scorer: sum_p(scorer, **WINDOWS)),
+            ):
+                found[f"BM25+MiniLM-{name}"] = (
+                    "the same as MaxP", lambda parts, by=by: texts >> by(self.cross_encoder(index, parts))
+                )  # fmt: skip
         found[f"{plain}, with BM25"] = (
             "the same; mean of the two scores, each from 0 to 1",
             lambda parts: interpolate(first["BM25"], found[plain][1](parts), num_results=args.depth),
         )
         return found
 
-    def pairs(self, index: cs.BM25Index) -> cs.TrainingPairs:
-        topics, qrels = self.data.topics["train"], self.data.qrels["train"]
+    def pairs(self, index: cs.BM25Index, *, windows: bool = False) -> cs.TrainingPairs:
+        """Training questions with negatives of BM25; of documents as windows, those of relevant ones are positives."""
+        topics, qrels, corpus = self.data.topics["train"], self.data.qrels["train"], self.data.corpus
         topics = topics[topics["qid"].isin(qrels["qid"]) & (topics["qhistory"].map(len) > 0)]
         topics = topics.sample(min(len(topics), self.args.train_questions), random_state=self.args.seed)
+        miner = cs.form(cs.X) >> index.bm25(num_results=30) >> cs.DropSeen()
+        if windows:
+            parts = cs.reranking.SlidingWindow(**WINDOWS)
+            corpus, miner = parts.transform(pd.DataFrame(self.data.corpus())), miner >> index.text_loader() >> parts
+            named = pd.DataFrame({"docno": corpus["docno"].str.rsplit("%p", n=1).str[0], "window": corpus["docno"]})
+            qrels = qrels.merge(named, on="docno").assign(docno=lambda frame: frame["window"])
         return cs.training_pairs(
-            topics, qrels, self.data.corpus, form=READS, num_negatives=2, pool=20, seed=self.args.seed,
-            negatives=cs.form(cs.X) >> index.bm25(num_results=30) >> cs.DropSeen(),
-            out=self.models_folder / "pairs",
+            topics, qrels, corpus, form=READS, num_negatives=2, pool=20, seed=self.args.seed, negatives=miner,
+            out=self.models_folder / ("window-pairs" if windows else "pairs"),
         )  # fmt: skip
 
     def dev(self, index: cs.BM25Index) -> tuple[Any, ...]:
@@ -279,7 +304,11 @@ class StandIn:
     def cross_encoder(self, index: cs.BM25Index, parts: Any) -> pt.Transformer:
         out = self.models_folder / "cross-encoder"
         if not out.is_dir():
-            cs.train_cross_encoder(self.pairs(index), out=out, dev=self.dev(index), **self.shared())
+            by_window = self.args.task == "doc"  # its dev measure would be that of whole documents, cut
+            cs.train_cross_encoder(
+                self.pairs(index, windows=by_window), out=out, dev=None if by_window else self.dev(index),
+                **self.shared(),
+            )  # fmt: skip
         cache = self.args.out / "scores.sqlite"
         return cs.CrossEncoder(out, form=parts, max_length=128, max_query_length=64, cache=cache, verbose=True)
 

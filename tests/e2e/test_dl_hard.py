@@ -405,3 +405,30 @@ def test_fine_tuned_over_the_folds(script, realdata, tmp_path, monkeypatch, caps
     assert set(run["docno"]) <= set(docs)
     shown = capsys.readouterr().out
     assert shown.count("rate 1e-05") == shown.count("rate 3e-05") == 3
+
+
+def test_documents_of_passages_by_hand(script, tmp_path):
+    """Four passages about one entity, one after the other, are a document; the fifth begins the next."""
+    documents, parts = sys.modules["_dl_hard_documents"], sys.modules["_rewriting_parts"]
+    passages = [{"docno": f"e1_{n:02}", "text": f"w{n}"} for n in range(6)] + [{"docno": "e2_00", "text": "w6"}]
+    history = [{"role": "assistant", "content": "w0", "docno": "e1_00"}]
+    topics = pd.DataFrame({"qid": ["1"], "query": ["w1"], "qhistory": [history]})
+    qrels = pd.DataFrame({"qid": ["1", "1", "1"], "docno": ["e1_01", "e1_03", "e1_04"], "label": [1, 2, 1]})
+    data = parts.Data("testbed", {"test": topics}, {"test": qrels}, lambda: iter(passages), True, False, topics)
+    found = documents.of_documents(data)
+    assert list(found.corpus()) == [
+        {"docno": "e1_d0", "text": "w0 w1 w2 w3"},
+        {"docno": "e1_d1", "text": "w4 w5"},
+        {"docno": "e2_d0", "text": "w6"},
+    ]  # fmt: skip
+    # the best passage of a document is its label
+    assert found.qrels["test"].values.tolist() == [["1", "e1_d0", 2], ["1", "e1_d1", 1]]
+    assert found.topics["test"]["qhistory"][0] == [{"role": "assistant", "content": "w0"}]
+    assert history[0]["docno"] == "e1_00"
+    assert not found.seen
+
+
+def test_conversations_with_passages_do_not_stand_in_for_documents(script, realdata, tmp_path):
+    given = ["--task", "doc", "--systems", "all", "--stand-in", str(realdata / "qrecc-dev2k"), "--out", str(tmp_path)]
+    with pytest.raises(SystemExit, match="documents stand in with --stand-in testbed"):
+        script.main(given)
