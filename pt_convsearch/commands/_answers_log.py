@@ -66,16 +66,14 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     """Topics of any log, with the label columns asked for."""
     from pt_convsearch.datasets.folder import NAMES
     from pt_convsearch.topics import from_messages, read
-    from pt_convsearch.topics.chats import LISTS, is_message
-    from pt_convsearch.topics.files import _first
+    from pt_convsearch.topics.chats import holds, is_message
+    from pt_convsearch.topics.files import first_record
 
-    if log.is_dir():
-        raise ValueError(f"{log} is a folder: name the file of the log or of the topics in it")
     columns = dict(_renaming(pair) for pair in arguments.columns)
-    first = _first(log)
+    first = first_record(log)
     fields = set(first) if isinstance(first, dict) else set()
     said: dict[str, Any] = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
-    chats = fields & set(LISTS) or (is_message(fields) and "conversation_id" in fields)
+    chats = (bool(fields) and holds(first) == "messages") or (is_message(fields) and "conversation_id" in fields)
     if chats and "query" not in fields and not columns:
         strangers = [column for column in arguments.by if column not in fields]
         if strangers:

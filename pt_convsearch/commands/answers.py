@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MOST_ENCODED = 20_000
 #: English has about a fifth of such words, German, Spanish and Dutch up to a twentieth; a few words tell nothing
 LEAST_ENGLISH, FEWEST_WORDS = 0.1, 200
+#: a log in one script has this share of its letters from it, names and loan words aside
+MOSTLY = 0.8
 
 
 def add_parser(commands: Any) -> None:
@@ -50,7 +52,7 @@ def add_parser(commands: Any) -> None:
         "conversations",
         type=Path,
         metavar="LOG",
-        help="chat logs, dialogues or topics: .jsonl, .json, .parquet, also .gz, .bz2, .xz",
+        help="chat logs, dialogues or topics: .jsonl, .json, .parquet, also .gz, .bz2, .xz, or a folder of them",
     )
     parser.add_argument(
         "--out",
@@ -122,9 +124,6 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; prints the tables to stdout and progress to stderr."""
-    import pt_convsearch as cs
-    from pt_convsearch.evaluation.study import FORMS, shortcut_study
-
     began = time.perf_counter()
     timings: dict[str, float] = {}
 
@@ -134,6 +133,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.out.exists() and not arguments.out.is_dir():
         raise ValueError(f"--out {arguments.out} is a file: name a folder")
+    if arguments.out.resolve() == arguments.conversations.resolve():
+        raise ValueError(f"--out {arguments.out} is the folder of the log: name another one")
+    say(f"reading {arguments.conversations.name}; libraries are loaded meanwhile, which takes a while the first time")
+    import pt_convsearch as cs
+    from pt_convsearch.evaluation.study import FORMS, shortcut_study
+
     task = log_task(arguments, say)
     timings["read"] = time.perf_counter() - began
     topics = sampled(task, arguments.sample, arguments.seed)
@@ -145,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
     forms = {name: parts for name, parts in FORMS.items() if name != "rewrite" or all_rewritten(topics)}
 
     with tempfile.TemporaryDirectory(prefix="convsearch-") as folder:
-        engines = [_bm25(Path(folder), task, arguments, depth, timings, say, notes)]
+        bm25, tokens = _bm25(Path(folder), task, arguments, depth, timings, say, notes)
+        engines = [bm25]
         dense = _dense(Path(folder), task, arguments, depth, timings, say, notes)
         engines += [dense] if dense is not None else []
         study = shortcut_study(
@@ -173,6 +179,7 @@ def run(arguments: argparse.Namespace) -> int:
         "task": "answers as the collection",
         "seed": arguments.seed,
         "duplicates": arguments.duplicates,
+        "BM25": tokens,
         "engines": names,
         "notes": notes,
     }
@@ -198,18 +205,25 @@ def _bm25(
     timings: dict[str, float],
     say: Callable[[str], None],
     notes: list[str],
-) -> Engine:
+) -> tuple[Engine, dict[str, Any]]:
     import pt_convsearch as cs
     from pt_convsearch.evaluation.study import Engine
+    from pt_convsearch.lexical.settings import DEFAULTS
 
-    tokenizer = arguments.tokenizer
+    tokenizer, latin = arguments.tokenizer, _latin(task)
     if tokenizer == "auto":
-        tokenizer = "lucene" if _latin(task) else "unicode"
+        tokenizer = "lucene" if latin >= 0.5 else "unicode"
         if tokenizer == "unicode":
             notes.append(
                 "most letters are not Latin: BM25 uses the tokenizer 'unicode' (--tokenizer lucene for the other)"
             )
             say(notes[-1])
+    if 1 - MOSTLY < latin < MOSTLY:
+        notes.append(
+            f"{latin:.0%} of the letters are Latin: the log mixes scripts, and one tokenizer ({tokenizer!r}) cuts all "
+            "of it: a file for each language, measured one by one, says more"
+        )
+        say(notes[-1])
     options: dict[str, Any] = {"tokenizer": tokenizer}
     if tokenizer == "unicode":
         options |= {"stemmer": None, "stopwords": None}
@@ -221,21 +235,24 @@ def _bm25(
         say(notes[-1])
     if arguments.stemmer:
         options |= {"stemmer": None if arguments.stemmer == "none" else arguments.stemmer, "stopwords": None}
+    say(f"indexing {len(task.corpus):,} answers with BM25")
     start = time.perf_counter()
     index = cs.BM25Index(folder / "answers.bm25", store_text=False, verbose=not arguments.quiet, **options).index(
         task.corpus
     )
     timings["index BM25"] = time.perf_counter() - start
     say("indexed with BM25")
-    return Engine("BM25", index.bm25(num_results=depth))
+    used = {name: options.get(name, DEFAULTS[name]) for name in ("tokenizer", "stemmer", "stopwords")}
+    return Engine("BM25", index.bm25(num_results=depth)), used
 
 
-def _latin(task: Task) -> bool:
-    """Whether at least half of the letters are Latin, as far as a thousand answers tell."""
+def _latin(task: Task) -> float:
+    """The share of the letters that are Latin, as far as a thousand answers tell; 1 where there are no letters."""
     import regex
 
     text = _some_text(task)
-    return 2 * len(regex.findall(r"\p{Latin}", text)) >= len(regex.findall(r"\p{L}", text))
+    letters = len(regex.findall(r"\p{L}", text))
+    return len(regex.findall(r"\p{Latin}", text)) / letters if letters else 1.0
 
 
 def _english(task: Task) -> float | None:
@@ -280,6 +297,7 @@ def _dense(
         notes.append(f"the dense rows are left out. {error}")
         say(notes[-1])
         return None
+    say(f"loading the encoder, encoding {len(task.corpus):,} answers")
     start = time.perf_counter()
     try:
         encoder = cs.BiEncoder(model, verbose=not arguments.quiet)
@@ -294,7 +312,7 @@ def _dense(
             f"{encoder.cut['passage']:,} answers are longer than the {encoder.max_passage_length} tokens that {name} "
             "reads, and were cut"
         )
-    if arguments.encoder is None and not _latin(task):
+    if arguments.encoder is None and _latin(task) < 0.5:
         notes.append("all-MiniLM-L6-v2 is a model of English: --encoder names one for another language")
     return dense_engine(name, index.retriever(num_results=depth), encoder)
 

@@ -7,14 +7,17 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.files import records
-from pt_convsearch.topics.messages import MessageReader, Roles
+from pt_convsearch.topics.messages import _CONTENT_FIELDS, MessageReader, Roles
 from pt_convsearch.topics.rows import Rows, further_columns
 
 LISTS = ("messages", "conversation", "conversations")
+#: lists that are messages in some logs and in others utterances or CAsT's turns: told by what they hold
+SHARED_LISTS = ("turns", "turn", "dialogue", "dialog")
 IDS = ("id", "conversation_id")
 
 
@@ -32,11 +35,12 @@ def from_messages(
     ``docno``, where it has one, is kept.
 
     Args:
-        log: conversations, each a dict with ``messages``, ``conversation`` or ``conversations`` (a list of messages)
-            and ``id`` or ``conversation_id`` (else a running number from 1), or just a list of messages; or single
-            messages with ``conversation_id`` (an export of a database), which are brought together in the order in
-            which they come; a frame of the same columns; or the path of a file of them (JSON Lines, JSON or
-            parquet). Messages have role and content, from and value, or speaker and text.
+        log: conversations, each a dict with ``messages``, ``conversation`` or ``conversations`` (a list of messages; or
+            with ``turns``, ``dialogue`` or ``dialog``, where that is one) and ``id`` or ``conversation_id`` (else a
+            running number from 1), or just a list of messages; or single messages with ``conversation_id`` (an export
+            of a database), which are brought together in the order in which they come; a frame of the same columns; or
+            the path of a file of them (JSON Lines, JSON or parquet), or of a folder of such files. Messages have role
+            and content, from and value, or speaker and text.
         turns: "all", or "last" for each conversation's last user message: the question a live system must answer.
         roles: what else the log calls its speakers: ``{"bot": "assistant", "narrator": None}`` (None: left out).
         columns: fields of the conversations (language, source …) that become columns.
@@ -48,6 +52,10 @@ def from_messages(
     Raises:
         ValueError: another role, a message without role or a user message without text, an id used twice, a
             further column with the name of one that topics have; the message names the conversation or column.
+
+    Warns:
+        UserWarning: messages of the assistant that have no field of content and call no tool; with the count and the
+            first one.
 
     Example:
         >>> import pt_convsearch as cs
@@ -82,6 +90,33 @@ def conversations(log: Any) -> Iterator[Any]:
     return iter(log)
 
 
+def holds(record: Any) -> str | None:
+    """What a record that is a whole conversation holds: "messages", "utterances" or "turns"; None: it is none.
+
+    >>> holds({"id": 1, "turns": [{"role": "user", "content": "Hi"}]}), holds({"turns": ["Hi", "Hello"]})
+    ('messages', 'utterances')
+    >>> holds({"number": 31, "turn": [{"number": 1, "raw_utterance": "Hi"}]}), holds({"query": "Hi"})
+    ('turns', None)
+    """
+    if any(field in record for field in LISTS):
+        return "messages"
+    if "utterances" in record:
+        return "utterances"
+    field = next((field for field in SHARED_LISTS if field in record), None)
+    if field is None:
+        return None
+    values = record[field]
+    first = values[0] if isinstance(values, list | tuple | np.ndarray) and len(values) else None
+    if isinstance(first, Mapping):
+        if any(role in first for role in ("role", "from")) and any(text in first for text in _CONTENT_FIELDS):
+            return "messages"
+        if "speaker" in first:
+            return "utterances"
+    elif first is not None:
+        return "utterances"
+    return "turns" if field in ("turns", "turn") else "utterances"
+
+
 def is_message(fields: Collection[str]) -> bool:
     """Whether a record of these fields is a single message, and not a conversation."""
     return not any(field in fields for field in LISTS) and any(
@@ -111,6 +146,7 @@ def _together(log: Iterator[Any]) -> Iterator[Any]:
 def _parts(conversation: Any, number: int) -> tuple[Any, Any, Mapping[str, Any]]:
     if isinstance(conversation, Mapping):
         found = [field for field in LISTS if field in conversation]
+        found = found or [field for field in SHARED_LISTS if field in conversation]
         if not found:
             raise ValueError(
                 f"conversation {number} has none of {', '.join(LISTS)}: "

@@ -14,7 +14,7 @@ from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
 from pt_convsearch.topics.rows import Rows
 
 User = str | Collection[str] | Callable[[str], bool] | None
-_LISTS = ("utterances", "dialogue", "dialog", "turns", "messages")
+_LISTS = ("utterances", "dialogue", "dialog", "turns", "turn", "messages")
 _IDS = ("dialogue_id", "dialog_id", "id", "conversation_id")
 
 

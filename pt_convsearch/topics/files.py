@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pt_convsearch._files import open_text, read_jsonl, writing_text, written
+from pt_convsearch._files import DAMAGE, open_text, read_jsonl, writing_text, written
 from pt_convsearch.topics.messages import shown_docnos
 from pt_convsearch.topics.validation import checked, validate
 
@@ -23,11 +23,12 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
 
     Records with ``query`` and ``qid`` or ``qhistory`` are topics; with ``messages``, ``conversation`` or
     ``conversations`` a chat log (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with
-    ``turn`` or ``turns`` lists, or ``raw_utterance``, turns as in CAsT (:func:`from_turns`). Records of single
-    messages, with ``conversation_id``, role and content, are a chat log, too.
+    ``turn`` or ``turns``, ``dialogue`` or ``dialog`` whichever their lists hold: messages with role and content,
+    utterances with speakers (or texts alone), or turns as in CAsT (:func:`from_turns`), as records with
+    ``raw_utterance`` are. Records of single messages, with ``conversation_id``, role and content, are a chat log, too.
 
     Args:
-        path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz.
+        path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz; or a folder of such files.
         columns: other names of columns or fields, old to new, e.g. ``{"history": "qhistory"}``.
         options: handed to the builder (``turns``, ``user``, ``roles`` …).
 
@@ -41,18 +42,18 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     Example:
         ``cs.topics.read("test.topics.jsonl", columns={"history": "qhistory", "rewrite": "qrewrite"})``
     """
-    from pt_convsearch.topics.chats import LISTS, from_messages, is_message
+    from pt_convsearch.topics.chats import from_messages, holds, is_message
     from pt_convsearch.topics.dialogues import from_dialogues
     from pt_convsearch.topics.frames import from_frame
     from pt_convsearch.topics.turns import from_turns
 
-    first = _first(path)
+    first = first_record(path)
     if isinstance(first, list):
         return from_messages(records(path), **options)
     new_names = dict(columns or {})
     renamed = {new_names.get(name, name) for name in (first or {})}
     if first is None or ("query" in renamed and {"qid", "qhistory"} & renamed):
-        frame = _parquet(path) if is_parquet(path) else _frame(records(path), path)
+        frame = _topics_of(path)
         frame = frame.rename(columns=new_names)
         if first is None:
             frame = frame.reindex(columns=["qid", "query", "qhistory"])
@@ -63,14 +64,13 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
             )
         return validate(frame) if "qid" in frame.columns and not options else from_frame(frame, **options)
     found = ({new_names.get(name, name): value for name, value in record.items()} for record in records(path))
-    if renamed & set(LISTS):
+    kind = holds({new_names.get(name, name): value for name, value in first.items()})
+    if kind == "messages" or (kind is None and is_message(renamed)):
         return from_messages(found, **options)
-    if "utterances" in renamed:
+    if kind == "utterances":
         return from_dialogues(found, **options)
-    if renamed & {"turn", "turns", "raw_utterance"}:
+    if kind == "turns" or "raw_utterance" in renamed:
         return from_turns(found, **options)
-    if is_message(renamed):
-        return from_messages(found, **options)
     raise ValueError(
         f"{path}: records with {', '.join(map(str, first))} are neither topics nor a log (a record is a conversation "
         "with messages, utterances, a turn, or a message with conversation_id, role and content); "
@@ -108,19 +108,35 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
             handle.write("\n")
 
 
-def records(path: PathLike) -> Iterator[Any]:
-    """The records of a JSON Lines, JSON (one list) or parquet file, one after the other."""
+def records(path: PathLike, *, columns: list[str] | None = None) -> Iterator[Any]:
+    """The records of a JSON Lines, JSON (one list) or parquet file (all columns, or some), one after the other.
+
+    Of a folder those of all such files in it, by name.
+    """
+    if Path(path).is_dir():
+        for file in files_in(path):
+            yield from records(file, columns=columns)
+        return
     if is_parquet(path):
         import pyarrow.parquet
 
         with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=4096):
+            for batch in file.iter_batches(batch_size=4096, columns=columns):
                 yield from batch.to_pylist()
         return
+    if _ending(path) in (".csv", ".tsv", ".xlsx"):
+        raise ValueError(
+            f"{path} is a table: read it with pandas, and give the frame to cs.topics.from_frame or from_messages"
+        )
     if _ending(path) == ".json":
         with open_text(path) as handle:
             try:
-                found = json.load(handle)
+                text = handle.read()
+                found = json.loads(text) if text.strip() else []
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{path}: not valid UTF-8 ({error}): save it as UTF-8") from error
+            except DAMAGE as error:
+                raise ValueError(f"{path}: the file is cut or damaged ({error})") from error
             except json.JSONDecodeError as error:
                 # JSON Lines are often called .json as well
                 if not error.msg.startswith("Extra data"):
@@ -133,16 +149,50 @@ def records(path: PathLike) -> Iterator[Any]:
         yield record
 
 
-def _first(path: PathLike) -> Any:
-    """The first record, or None in an empty file; of a parquet file only the names."""
+def files_in(folder: PathLike) -> list[Path]:
+    """The files of records in a folder, by name; hidden ones and other kinds aside.
+
+    Raises:
+        ValueError: there is none, or it is a data set with a corpus or judgments, whose topics must be named.
+    """
+    inside = sorted(path for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith("."))
+    parts = sorted(path.name for path in Path(folder).iterdir() if path.name.startswith(("corpus", "qrels")))
+    if parts:
+        raise ValueError(f"{folder} is a data set (it holds {parts[0]}): name the file of the topics in it")
+    found = [path for path in inside if is_parquet(path) or _ending(path) in (".jsonl", ".ndjson", ".json")]
+    if not found:
+        raise ValueError(f"{folder} holds no file of records: .jsonl, .json or .parquet, text also as .gz, .bz2, .xz")
+    return found
+
+
+def first_record(path: PathLike) -> Any:
+    """The first record that says what it is, or None in an empty file; of a parquet file the names, and lists alone."""
+    from pt_convsearch.topics.chats import SHARED_LISTS
+
+    if Path(path).is_dir():
+        found = (first_record(file) for file in files_in(path))
+        return next((first for first in found if first is not None), None)
     if is_parquet(path):
         import pyarrow.parquet
 
-        return dict.fromkeys(pyarrow.parquet.read_schema(path).names)
-    first = next(records(path), None)
+        names = pyarrow.parquet.read_schema(path).names
+        lists = [name for name in SHARED_LISTS if name in names]
+        row = dict(next(filter(_says, records(path, columns=lists)), {})) if lists else {}
+        return {**dict.fromkeys(names), **row}
+    lines = records(path)
+    first = next(lines, None)
+    if isinstance(first, dict) and not _says(first):
+        first = next((record for record in lines if isinstance(record, dict) and _says(record)), first)
     if first is None or isinstance(first, dict | list):
         return first
     raise ValueError(f"{path}: its first record is {type(first).__name__}; topics and logs are JSON objects")
+
+
+def _says(record: Mapping[str, Any]) -> bool:
+    """Whether a record shows of what kind it is: not where its list of turns is empty."""
+    from pt_convsearch.topics.chats import SHARED_LISTS
+
+    return not any(record[field] in (None, [], ()) for field in SHARED_LISTS if field in record)
 
 
 def _ending(path: PathLike) -> str:
@@ -152,6 +202,12 @@ def _ending(path: PathLike) -> str:
 
 def is_parquet(path: PathLike) -> bool:
     return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def _topics_of(path: PathLike) -> pd.DataFrame:
+    if Path(path).is_dir():
+        return pd.concat([_topics_of(file) for file in files_in(path)], ignore_index=True)
+    return _parquet(path) if is_parquet(path) else _frame(records(path), path)
 
 
 def _parquet(path: PathLike) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -45,6 +46,8 @@ class MessageReader:
                 raise ValueError(f"roles[{name!r}] is {role!r}: a role becomes 'user', 'assistant' or None (left out)")
         self.roles = {**ROLES, **(roles or {})}
         self.left_out: Counter[str] = Counter()
+        #: where messages of the assistant have no field of content at all, and no call of a tool in its place
+        self.without_content: list[str] = []
 
     def messages(self, values: Any, where: str) -> list[Message]:
         """The messages of one conversation that its users saw; ``where`` names the conversation in errors."""
@@ -73,6 +76,8 @@ class MessageReader:
         content = _content(value, where, number, role)
         if role == ASSISTANT and not content.strip():
             self.left_out["assistant without text"] += 1
+            if not _has_content(value):
+                self.without_content.append(f"message {number} of {where}")
             return None
         docnos = shown_docnos(value)
         if not docnos:
@@ -97,6 +102,13 @@ class MessageReader:
         if self.left_out:
             counts = ", ".join(f"{count} {role}" for role, count in self.left_out.most_common())
             logger.info("messages left out: %s", counts)
+        if self.without_content:
+            warnings.warn(
+                f"{len(self.without_content)} assistant messages have no content (looked for "
+                f"{', '.join(_CONTENT_FIELDS)}) and count as no answer, first {self.without_content[0]}: if the text "
+                "is in a field of another name, rename it before",
+                stacklevel=3,
+            )
 
 
 def shown_docnos(message: Mapping[str, Any]) -> list[str]:
@@ -127,6 +139,11 @@ def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> st
             between = " " if joined and not joined[-1].isspace() and not text[0].isspace() else ""
             joined += between + clean_text(text)
     return joined
+
+
+def _has_content(value: Mapping[str, Any]) -> bool:
+    """Whether a message that says nothing is so on purpose: it holds an empty text, or calls a tool."""
+    return any(has_value(value.get(field)) for field in (*_CONTENT_FIELDS, "tool_calls", "function_call"))
 
 
 def clean_text(text: str) -> str:

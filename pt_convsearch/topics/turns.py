@@ -103,6 +103,11 @@ def _flat(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[s
             continue
         shared = {key: value for key, value in record.items() if key not in (*_NESTED, "number")}
         for turn in nested:
+            if not isinstance(turn, Mapping) or (has_value(turn.get("role")) and has_value(turn.get("content"))):
+                raise ValueError(
+                    f"the turns of conversation {name!r} are no records of turns ({str(turn)[:60]!r}): messages with "
+                    "role and content are read by cs.topics.from_messages, utterances by cs.topics.from_dialogues"
+                )
             yield name, {**shared, **turn}
 
 

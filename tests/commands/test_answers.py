@@ -312,10 +312,60 @@ def test_wrong_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "is a file" in capsys.readouterr().err
     assert main(["answers", str(path), "--out", str(tmp_path / "out"), "--quiet", "--encoder", "no/where"]) == 2
     assert "no/where" in capsys.readouterr().err
+    (tmp_path / "qrels.txt").touch()
     run(tmp_path, tmp_path, status=2)
-    assert "folder" in capsys.readouterr().err
+    assert "name the file of the topics" in capsys.readouterr().err
+    assert main(["answers", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "is the folder of the log" in capsys.readouterr().err
     run(tmp_path, tmp_path / "nowhere.jsonl", status=2)
     assert "nowhere.jsonl" in capsys.readouterr().err
+
+
+def test_a_folder_of_logs_whose_lists_are_called_turns(tmp_path: Path) -> None:
+    """Split over files, one of them compressed, and under another name, it is the same log."""
+    (tmp_path / "logs").mkdir()
+    turns = [{"id": record["id"], "lang": record["lang"], "turns": record["messages"]} for record in LOG]
+    write(tmp_path / "logs" / "1.jsonl", turns[:1])
+    write(tmp_path / "logs" / "2.jsonl.gz", turns[1:])
+    found = run(tmp_path, tmp_path / "logs", "--by", "lang")
+    pd.testing.assert_frame_equal(found, run(tmp_path, LOG, "--by", "lang"))
+
+
+def test_answers_without_content_are_told(tmp_path: Path) -> None:
+    """The text in a field of another name would be no answer, silently; a call of a tool is none and no fault."""
+    broken = {"role": "assistant", "body": "beta first"}
+    tool = {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]}
+    log = [LOG[0], {"id": "b", "messages": [user("three"), broken, user("four"), tool, {**broken}]}]
+    told = r"2 assistant messages have no content .* first message 2 of conversation 'b'"
+    with pytest.warns(UserWarning, match=told):
+        run(tmp_path, log)
+
+
+def test_the_settings_say_how_the_text_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def settings(log: list[Any], *options: str) -> dict[str, Any]:
+        run(tmp_path, log, *options)
+        return json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))["settings"]
+
+    found = settings(LOG)
+    assert found["BM25"] == {"tokenizer": "lucene", "stemmer": "porter", "stopwords": "lucene"}
+    assert not any("mixes scripts" in note for note in found["notes"])
+    greek = [
+        {"id": "g", "messages": [user("x"), said("άλφα πρώτη"), user("y"), said("άλφα δεύτερη")]},
+        {"id": "h", "messages": [user("x"), said("βήτα πρώτη"), user("y"), said("βήτα δεύτερη")]},
+    ]
+    found = settings([*LOG, *greek])  # 65 of 109 letters are Latin
+    assert found["BM25"]["tokenizer"] == "lucene"
+    assert any(note.startswith("60% of the letters are Latin: the log mixes scripts") for note in found["notes"])
+    assert settings(greek)["BM25"] == {"tokenizer": "unicode", "stemmer": None, "stopwords": None}
+    assert settings(LOG, "--stemmer", "german")["BM25"]["stemmer"] == "german"
+
+
+def test_it_says_at_once_that_it_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "log.jsonl", LOG)
+    assert main(["answers", str(path), "--out", str(tmp_path / "out"), "--no-dense"]) == 0
+    assert capsys.readouterr().err.splitlines()[0].endswith(
+        "reading log.jsonl; libraries are loaded meanwhile, which takes a while the first time"
+    )
 
 
 def test_dense_rows(tmp_path: Path, minilm: str) -> None:

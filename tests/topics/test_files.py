@@ -221,3 +221,89 @@ def test_one_docno_and_several_in_a_file(tmp_path, name: str) -> None:
     topics = pd.DataFrame({"qid": ["1", "2"], "query": ["a", "b"], "qhistory": [history, []]})
     cs.topics.write(topics, tmp_path / name)
     assert cs.topics.read(tmp_path / name).qhistory.tolist() == [history, []]
+
+
+def chat(name: str) -> list[dict]:
+    return [
+        {"role": "user", "content": f"{name} who?"},
+        {"role": "assistant", "content": f"{name} Ann."},
+        {"role": "user", "content": f"{name} when?"},
+    ]
+
+
+@pytest.mark.parametrize("field", ["turns", "turn", "dialogue", "dialog"])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.parquet"])
+def test_a_list_is_told_by_what_it_holds(tmp_path, field: str, name: str) -> None:
+    """Messages, utterances, texts, CAsT's turns: under a name that all of them use; an empty list first."""
+
+    def read(lists: list) -> pd.DataFrame:
+        found = [{"id": str(at), field: values} for at, values in enumerate(lists)]
+        if name.endswith(".parquet"):
+            pd.DataFrame(found).to_parquet(tmp_path / name)
+        elif name.endswith(".json"):
+            (tmp_path / name).write_text(json.dumps(found), encoding="utf-8")
+        else:
+            as_jsonl(tmp_path / name, found)
+        return cs.topics.read(tmp_path / name)
+
+    topics = read([[], chat("a")])
+    assert topics.qid.tolist() == ["1_1", "1_2"]
+    assert topics.answer.tolist() == ["a Ann.", ""]
+    said = [{"speaker": "ann", "text": "one"}, {"speaker": "bob", "text": "two"}, {"speaker": "ann", "text": "three"}]
+    assert read([[], said])["query"].tolist() == ["one", "three"]
+    assert read([["one", "two", "three"]]).answer.tolist() == ["two", ""]
+
+
+def test_turns_of_cast_stay_turns(tmp_path) -> None:
+    nested = [{"number": 31, "turn": [{"number": 1, "raw_utterance": "x"}, {"number": 2, "raw_utterance": "y"}]}]
+    (tmp_path / "cast.json").write_text(json.dumps(nested), encoding="utf-8")
+    assert cs.topics.read(tmp_path / "cast.json").qid.tolist() == ["31_1", "31_2"]
+    with pytest.raises(ValueError, match=r"turns of conversation 'c' are no records of turns.*from_messages"):
+        cs.topics.from_turns([{"conversation_id": "c", "turns": chat("a")}])
+
+
+def test_a_folder_of_files_is_one_log(tmp_path) -> None:
+    as_jsonl(tmp_path / "b.jsonl", [{"id": "2", "messages": chat("b")}])
+    (tmp_path / "a.json").write_text(json.dumps([{"id": "1", "messages": chat("a")}]), encoding="utf-8")
+    (tmp_path / "README.txt").write_text("not a log", encoding="utf-8")
+    (tmp_path / ".hidden.jsonl").write_text("{", encoding="utf-8")
+    assert cs.topics.read(tmp_path).qid.tolist() == ["1_1", "1_2", "2_1", "2_2"]
+    as_jsonl(tmp_path / "c.jsonl", [{"id": "2", "messages": chat("c")}])
+    with pytest.raises(ValueError, match=r"1 conversation ids are used more than once \('2'\)"):
+        cs.topics.read(tmp_path)
+    as_jsonl(tmp_path / "corpus.jsonl", [{"docno": "d", "text": "x"}])
+    with pytest.raises(ValueError, match=r"is a data set \(it holds corpus\.jsonl\): name the file of the topics"):
+        cs.topics.read(tmp_path)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match=r"none holds no file of records"):
+        cs.topics.read(tmp_path / "none")
+
+
+def test_a_folder_of_topics(tmp_path) -> None:
+    topics = odd_topics()
+    cs.topics.write(topics.head(5), tmp_path / "1.jsonl")
+    cs.topics.write(topics.tail(len(topics) - 5), tmp_path / "2.parquet")
+    assert cs.topics.read(tmp_path).qid.tolist() == topics.qid.tolist()
+
+
+def test_what_a_file_is_not(tmp_path) -> None:
+    """Compression without its ending is seen; other encodings, tables and damage are told."""
+    lines = "".join(json.dumps(record) + "\n" for record in CHATS).encode()
+    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(lines))
+    assert cs.topics.read(tmp_path / "packed.jsonl").qid.tolist() == ["s_1", "s_2", "t_1"]
+    damaged = bytearray(gzip.compress(lines * 50))
+    damaged[len(damaged) // 2] ^= 0xFF
+    for name, content, told in (
+        ("utf16.jsonl", lines.decode().encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        ("latin.jsonl", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
+        ("latin.json", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
+        ("log.csv", b"id,role,content\n", "is a table: read it with pandas"),
+        ("cut.json.gz", gzip.compress(lines)[:-9], "the file is cut or damaged"),
+        ("damaged.jsonl.gz", bytes(damaged), "cut or damaged|not valid"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=told):
+            cs.topics.read(tmp_path / name)
+    for name in ("empty.json", "empty.jsonl"):
+        (tmp_path / name).write_bytes(b"")
+        assert len(cs.topics.read(tmp_path / name)) == 0
