@@ -112,6 +112,8 @@ class ResponseDataset(Dataset):
     def candidates(self) -> pd.DataFrame:
         """The candidates that the file gives for each context (R_n@k): qid, docno, text, label (1 right, 0 wrong).
 
+        Their order says nothing about the labels, whatever the file's: a right one listed first would win every tie.
+
         Raises:
             NotImplementedError: the collection gives none.
         """
@@ -120,7 +122,8 @@ class ResponseDataset(Dataset):
         )
 
     def get_results(self, variant: str | None = None) -> pd.DataFrame:
-        """:meth:`candidates` as results to be re-ranked: the topics' columns, docno, text, score 0, rank."""
+        """:meth:`candidates` as results to be re-ranked: the topics' columns, docno, text, score 0, rank; in
+        an order that says nothing."""
         self._only(variant)
         given = self.candidates().drop(columns="label")
         results = self.get_topics().merge(given, on="qid", how="inner", sort=False)

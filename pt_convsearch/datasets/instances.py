@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -108,3 +109,19 @@ def _responses(instance: Mapping[str, Any], qid: str) -> list[tuple[str, str]]:
         return [(one["docno"], one["text"]) for one in instance["responses"]]
     response = instance.get("response")
     return [(qid, response)] if isinstance(response, str) and response.strip() else []
+
+
+def candidates_frame(rows: Iterable[tuple[str, str, str, int]]) -> pd.DataFrame:
+    """Candidates out of (qid, docno, text, label), each question's in an order that says nothing about the label.
+
+    Files often list the right response first, which would then win every tie of a ranking that leaves rows as they
+    stand. The order is a function of the ids alone.
+    """
+    frame = pd.DataFrame(rows, columns=["qid", "docno", "text", "label"])
+    frame = frame.astype({"qid": str, "docno": str, "text": str, "label": "int64"})
+    places = [
+        hashlib.blake2b(f"{qid}\0{docno}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for qid, docno in zip(frame["qid"], frame["docno"], strict=True)
+    ]
+    order = frame.assign(question=pd.factorize(frame["qid"])[0], place=places).sort_values(["question", "place"]).index
+    return frame.loc[order].reset_index(drop=True)

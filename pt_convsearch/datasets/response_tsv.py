@@ -13,7 +13,7 @@ from pt_convsearch._files import PathLike
 from pt_convsearch.datasets.base import register
 from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.formats import iter_tsv
-from pt_convsearch.datasets.instances import instance_task
+from pt_convsearch.datasets.instances import candidates_frame, instance_task
 from pt_convsearch.topics import Task
 
 _HEADER = ("context", "response")
@@ -117,8 +117,7 @@ def tsv_candidates(instances: Iterable[dict[str, Any]]) -> pd.DataFrame:
         qid = instance["dialogue_id"]
         rows.append((qid, qid, instance["response"], 1))
         rows += [(qid, f"{qid}:n{n}", text, 0) for n, text in enumerate(instance["negatives"], 1)]
-    frame = pd.DataFrame(rows, columns=["qid", "docno", "text", "label"])
-    return frame.astype({"qid": str, "docno": str, "text": str, "label": "int64"})
+    return candidates_frame(rows)
 
 
 class ResponseTSV(ResponseDataset):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pt_convsearch.datasets.base import register
 from pt_convsearch.datasets.dialogues import ResponseDataset
-from pt_convsearch.datasets.instances import instance_task
+from pt_convsearch.datasets.instances import candidates_frame, instance_task
 from pt_convsearch.datasets.noesis import NAMES, read_noesis
 from pt_convsearch.datasets.source import File, Source
 from pt_convsearch.topics import Task
@@ -99,14 +99,13 @@ class UDC(ResponseDataset):
             yield {**example, "dialogue_id": f"{file}-{example['dialogue_id']}"}
 
     def candidates(self) -> pd.DataFrame:
-        """The options of each question in the file's order: qid, docno, text, label (1 for the right ones)."""
+        """The options of each question: qid, docno, text, label (1 for the right ones)."""
         rows = []
         for example in self.get_dialogues():
             right = {option["docno"] for option in example["responses"]}
             listed = {option["docno"]: option["text"] for option in example["candidates"]}
             rows += [(example["dialogue_id"], docno, text, int(docno in right)) for docno, text in listed.items()]
-        frame = pd.DataFrame(rows, columns=["qid", "docno", "text", "label"])
-        return frame.astype({"qid": str, "docno": str, "text": str, "label": "int64"})
+        return candidates_frame(rows)
 
     def _own_task(self) -> Task:
         return instance_task(self._examples(candidates=False), self.duplicates)

@@ -16,6 +16,7 @@ import pytest
 import pt_convsearch as cs
 from pt_convsearch.datasets.instances import instance_task
 from pt_convsearch.datasets.leaks import check_leaks, find_leaks, normalised, without_leaks
+from pt_convsearch.measures import evaluate
 
 
 def jsonl(path, dialogues):
@@ -205,11 +206,12 @@ class TestMantis:
         (tsv / "data_test_easy.tsv").write_text('1\thi\t"<a href=""x"">"\n0\thi\tno\n', encoding="utf-8")
         data = cs.dataset("mantis/test", path=tsv)
         assert data.get_topics()["answer"].tolist() == ['<a href="x">']
-        assert data.candidates()["label"].tolist() == [1, 0]
+        assert data.candidates().set_index("docno")["label"].to_dict() == {"test-0": 1, "test-0:n1": 0}
         results = data.get_results()
-        assert results[["qid", "query", "docno", "text", "rank"]].values.tolist() == [
-            ["test-0", "hi", "test-0", '<a href="x">', 0], ["test-0", "hi", "test-0:n1", "no", 1],
+        assert sorted(results[["qid", "query", "docno", "text"]].values.tolist()) == [
+            ["test-0", "hi", "test-0", '<a href="x">'], ["test-0", "hi", "test-0:n1", "no"],
         ]  # fmt: skip
+        assert results[["score", "rank"]].values.tolist() == [[0, 0], [0, 1]]
         with pytest.raises(NotImplementedError, match="gives no candidates"):
             cs.dataset("mantis/test", path=folder).candidates()
 
@@ -309,13 +311,14 @@ class TestUDC:
         assert len(candidates) == 12
 
     def test_r_3_at_1(self, folder):
-        """Who keeps the file's order is right each time here: 3 of the 3 questions that have an answer."""
+        """Over the 3 questions that have an answer: one system knows the right ones, another what is wrong."""
         data = cs.dataset("udc-dstc8/test", path=folder)
-        table = cs.Experiment(
-            {"as given": pt.Transformer.from_df(data.get_results())}, data.get_topics(), data.get_qrels(), ["Success@1"]
-        )
-        assert table["All"]["Success@1"].tolist() == [1.0]
-        assert table["All"]["n"].tolist() == [3]
+        known = data.get_results().merge(data.candidates()[["qid", "docno", "label"]], on=["qid", "docno"])
+        right = known.assign(score=known["label"]).drop(columns="rank")
+        systems = {"knows": right, "errs": right.assign(score=-right["score"])}
+        table = cs.Experiment(systems, data.get_topics(), data.get_qrels(), ["Success@1"])
+        assert table["All"]["Success@1"].tolist() == [1.0, 0.0]
+        assert table["All"]["n"].tolist() == [3, 3]
 
     def test_training_is_clean(self, folder):
         """r1 is right in training, too: it is dropped, since it is held out in dev."""
@@ -365,7 +368,19 @@ class TestOwnFiles:
         (tmp_path / "x.tsv").write_text("1\ta\tb\n0\ta\tc\n", encoding="utf-8")
         data = cs.dataset(f"tsv:{tmp_path / 'x.tsv'}")
         assert data.get_topics()["query"].tolist() == ["a"]
-        assert data.candidates()["label"].tolist() == [1, 0]
+        assert data.candidates().set_index("text")["label"].to_dict() == {"b": 1, "c": 0}
+
+    def test_the_order_of_candidates_says_nothing(self, tmp_path):
+        """The file lists the right one first; who gives all candidates one score is right by chance, 1 of 5."""
+        lines = [f"{int(n == 0)}\tq{number}\tr{number}.{n}\n" for number in range(400) for n in range(5)]
+        (tmp_path / "x.tsv").write_text("".join(lines), encoding="utf-8")
+        data = cs.dataset(f"tsv:{tmp_path / 'x.tsv'}")
+        run = data.get_results()
+        assert (run["score"] == 0).all()
+        found = evaluate(run, data.get_qrels(), "Success@1")["Success@1"].mean()
+        assert 0.13 < found < 0.27  # 3.5 standard deviations of 400 draws
+        again = cs.dataset(f"tsv:{tmp_path / 'x.tsv'}").candidates()
+        pd.testing.assert_frame_equal(data.candidates(), again)
 
     @pytest.mark.parametrize(
         ("line", "message"),
