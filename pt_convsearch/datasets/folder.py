@@ -12,6 +12,7 @@ from pt_convsearch.datasets.base import Dataset, register
 from pt_convsearch.datasets.corpora import counted, json_passages
 from pt_convsearch.datasets.formats import field, read_qrels, read_records
 from pt_convsearch.datasets.rows import TopicRows, said
+from pt_convsearch.topics.chats import holds
 from pt_convsearch.topics.messages import as_history
 
 _SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zip")
@@ -161,8 +162,10 @@ def read_topics(path: Path) -> pd.DataFrame:
         values = {column: item[name] for column, name in found.items() if name is not None}
         for column in ("qid", "query"):
             if column not in values:
+                log = "; a log of conversations becomes topics by cs.topics.read, and a file by cs.topics.write"
                 raise ValueError(
                     f"{where}: no field {' or '.join(map(repr, NAMES[column]))}, only {', '.join(map(repr, item))}"
+                    f"{log if holds(item) else ''}"
                 )
         history = as_history(values.pop("qhistory", []), where)
         rest = {name: value for name, value in item.items() if name not in found.values() and value is not None}

@@ -112,6 +112,33 @@ def test_layout_with_splits_in_all(realdata):
         cs.dataset(f"folder:{folder}").get_topics()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda raw: b"\xef\xbb\xbf" + raw,
+        lambda raw: raw.replace(b"\n", b"\r\n"),
+        gzip.compress,  # without .gz in the name
+        lambda raw: raw.rstrip(b"\n"),
+        lambda raw: raw + b"\n \n",
+    ],
+    ids=["bom", "windows", "gzip", "no last line end", "blank lines"],
+)
+def test_files_as_other_programs_leave_them(tmp_path, changed):
+    plain = write(tmp_path / "plain", {"topics.jsonl": TOPICS, "corpus.jsonl": CORPUS, "qrels.txt": QRELS})
+    other = {path.name: changed(path.read_bytes()) for path in plain.iterdir()}
+    ours, theirs = cs.dataset(f"folder:{plain}"), cs.dataset(f"folder:{write(tmp_path / 'other', other)}")
+    assert theirs.get_topics().equals(ours.get_topics())
+    assert theirs.get_qrels().equals(ours.get_qrels())
+    assert list(theirs.get_corpus_iter()) == list(ours.get_corpus_iter())
+
+
+def test_a_log_in_place_of_topics_is_told_how_it_becomes_topics(tmp_path):
+    log = [{"id": "c", "messages": [{"role": "user", "content": "Who?"}]}]
+    write(tmp_path, {"topics.jsonl": log, "corpus.jsonl": CORPUS, "qrels.txt": QRELS})
+    with pytest.raises(ValueError, match=r"no field 'query' .*a log of conversations becomes topics by cs\.topics\.read"):
+        cs.dataset(f"folder:{tmp_path}").get_topics()
+
+
 def test_what_is_missing_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="is no folder"):
         cs.dataset(f"folder:{tmp_path / 'none'}")
