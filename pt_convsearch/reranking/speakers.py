@@ -43,6 +43,8 @@ class Speakers:
         if current:
             said.append({"role": USER, "content": row["query"]})
         if self.parts.rewrite:
+            if not isinstance(row.get("qrewrite"), str):
+                raise ValueError(f"{self!r} reads column 'qrewrite', and qid {row.get('qid')!r} has none")
             said.append({"role": USER, "content": row["qrewrite"]})
         return [
             {

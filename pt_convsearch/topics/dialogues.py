@@ -48,19 +48,14 @@ def from_dialogues(
         >>> cs.topics.from_dialogues([dialogue], user="bob").answer.tolist()
         ['an old one']
     """
-    rows, speakers, asked = Rows(turns), set[str](), 0
+    rows, heard = Rows(turns), Heard(user)
     for dialogue in read_dialogues(dialogues):
-        is_user = _asker(user, dialogue)
+        is_user = heard.asker(dialogue)
         messages: list[Message] = [
             {"role": USER if is_user(said.speaker) else ASSISTANT, "content": said.text} for said in dialogue.utterances
         ]
-        speakers.update(said.speaker for said in dialogue.utterances[:50])
-        asked += sum(message["role"] == USER for message in messages)
         rows.add(dialogue.name, messages)
-    if speakers and not asked:
-        raise ValueError(
-            f"user={user!r} speaks in none of the dialogues; speakers are {', '.join(sorted(speakers)[:5])} …"
-        )
+    heard.check()
     return rows.frame()
 
 
@@ -111,10 +106,31 @@ def _utterance(value: Any, name: Any, at: int) -> Utterance:
     return Utterance(str(speaker), clean_text(text))
 
 
-def _asker(user: User, dialogue: Dialogue) -> Callable[[str], bool]:
-    if callable(user):
-        return user
-    if user is None:
-        user = dialogue.utterances[0].speaker if dialogue.utterances else ""
-    names = {user} if isinstance(user, str) else set(user)
-    return names.__contains__
+class Heard:
+    """Who asks in each dialogue, and whether the user that was named was heard in any."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self._speakers: set[str] = set()
+        self._asked = False
+
+    def asker(self, dialogue: Dialogue) -> Callable[[str], bool]:
+        """Whether a speaker of this dialogue is the user."""
+        speakers = dict.fromkeys(said.speaker for said in dialogue.utterances)
+        if callable(self.user):
+            is_user = self.user
+        else:
+            named = next(iter(speakers), "") if self.user is None else self.user
+            is_user = ({named} if isinstance(named, str) else set(named)).__contains__
+        self._asked = self._asked or any(map(is_user, speakers))
+        if len(self._speakers) < 50:
+            self._speakers.update(speakers)
+        return is_user
+
+    def check(self) -> None:
+        """Raises ValueError where there are speakers, and none of them is the user."""
+        if self._speakers and not self._asked:
+            raise ValueError(
+                f"user={self.user!r} speaks in none of the dialogues; speakers are "
+                f"{', '.join(sorted(self._speakers)[:5])} …"
+            )

@@ -4,13 +4,13 @@ collection."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
 import pandas as pd
 
-from pt_convsearch.topics.dialogues import Dialogue, User, Utterance, _asker, read_dialogues
+from pt_convsearch.topics.dialogues import Dialogue, Heard, User, Utterance, read_dialogues
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message
 from pt_convsearch.topics.rows import Rows
 from pt_convsearch.topics.task import Task, qrels_frame
@@ -59,8 +59,10 @@ def responses(
         raise ValueError(f"duplicates is {duplicates!r}: give 'own-id' or 'equal-text'")
     rows = Rows()
     corpus: list[dict[str, str]] = []
+    heard = Heard(user)
     for dialogue in read_dialogues(dialogues):
-        corpus.extend(_add(rows, dialogue, user, join_turns))
+        corpus.extend(_add(rows, dialogue, heard.asker(dialogue), join_turns))
+    heard.check()
     topics = rows.frame()
     if duplicates == "own-id":
         qids = docnos = [document["docno"] for document in corpus]
@@ -73,9 +75,9 @@ def responses(
     return Task(topics, corpus, qrels_frame(qids, docnos))
 
 
-def _add(rows: Rows, dialogue: Dialogue, user: User, join_turns: bool) -> list[dict[str, str]]:
+def _add(rows: Rows, dialogue: Dialogue, is_user: Callable[[str], bool], join_turns: bool) -> list[dict[str, str]]:
     """Add the topics of one dialogue; returns its responses."""
-    name, is_user = rows.open(dialogue.name), _asker(user, dialogue)
+    name = rows.open(dialogue.name)
     said: list[Message] = []
     found: list[dict[str, str]] = []
     for turn, (speaker, utterances) in enumerate(groupby(dialogue.utterances, key=_speaker)):

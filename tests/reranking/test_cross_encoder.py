@@ -283,3 +283,12 @@ def test_fusion_loads_no_torch() -> None:
     code = "import sys, pt_convsearch as cs; cs.rrf; print(*(m in sys.modules for m in ('torch', 'numba')))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True)
     assert ran.stdout.split() == ["False", "False"]
+
+
+def test_speakers_of_rewrites() -> None:
+    topics = pd.DataFrame({"qid": ["1"], "query": ["When?"], "qhistory": [[]], "qrewrite": ["When was Dune written?"]})
+    spoken = cs.form(cs.Speakers(cs.REWRITE))
+    assert spoken(topics)["query"].tolist() == ["user: When was Dune written?"]
+    for lacking in (topics.drop(columns="qrewrite"), topics.assign(qrewrite=None)):
+        with pytest.raises(ValueError, match="column 'qrewrite', and qid '1' has none"):
+            spoken(lacking)

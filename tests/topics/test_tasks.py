@@ -200,6 +200,16 @@ def test_joined_turns_and_another_user() -> None:
 RENAMED = {"history": "qhistory", "rewrite": "qrewrite", "turn": "turn_number"}
 
 
+def test_a_user_who_speaks_nowhere_is_said() -> None:
+    """Else every turn would be a response, and the user's own questions among them."""
+    for user in ("nobody", ["x", "y"], lambda name: name == "nobody"):
+        with pytest.raises(ValueError, match="speaks in none of the dialogues; speakers are ann, bob, cat"):
+            cs.topics.responses(DIALOGUES, user=user)
+    # one who speaks in some is enough
+    assert cs.topics.responses(DIALOGUES, user="cat").topics["qid"].tolist()
+    assert len(cs.topics.responses([], user="nobody").corpus) == 0
+
+
 def test_qrecc(realdata) -> None:
     folder = realdata / "qrecc-dev2k"
     parts = [
