@@ -12,6 +12,7 @@ import json
 import logging
 import lzma
 import os
+import re
 import shutil
 import uuid
 import zlib
@@ -23,6 +24,8 @@ PathLike = str | os.PathLike[str]
 
 logger = logging.getLogger(__name__)
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: the address of another file system, also one that has gone through Path; drives of Windows have one letter
+_ADDRESS = re.compile(r"(?:^|/)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
 #: what reading a cut or damaged compressed file raises
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _MARKS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
@@ -56,7 +59,7 @@ def written(path: PathLike) -> Iterator[Path]:
 
     The block may create a file or a directory under that name. A kill leaves ``path`` as it was.
     """
-    path = Path(path)
+    path = no_address(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
     try:
@@ -67,6 +70,22 @@ def written(path: PathLike) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def no_address(path: PathLike) -> Path:
+    """The path of a folder or file here.
+
+    Raises:
+        ValueError: it is the address of another file system, which would become a folder named ``s3:`` here.
+    """
+    found = _ADDRESS.match(os.fspath(path)) or _ADDRESS.search(Path(path).as_posix())
+    if found is not None:
+        raise ValueError(
+            f"{path} is an address, and this is written to folders only: give a folder (a mounted one will do) and "
+            f"copy it there, by fsspec.filesystem({found['scheme']!r}).put(folder, address, recursive=True). Addresses "
+            "are taken by cs.scale.ShardedIndex, cs.scale.encode, and as a checkpoint by cs.scale.on_ray"
+        )
+    return Path(path)
 
 
 def put(finished: PathLike, path: PathLike) -> None:
@@ -111,7 +130,7 @@ def alone(folder: PathLike) -> Iterator[None]:
     Raises:
         RuntimeError: somebody else holds it.
     """
-    folder = Path(folder)
+    folder = no_address(folder)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

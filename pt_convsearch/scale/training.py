@@ -59,7 +59,8 @@ def train(
     Args:
         pairs: what ``cs.training_pairs`` returned, or its folder.
         init: a name on the hub, a folder, or a SentenceTransformer; a pair of them for two towers.
-        out: the folder to write. ``pairs``, ``init`` and ``out`` lie on a disk that all machines share.
+        out: the folder to write. ``pairs``, ``init`` and ``out`` lie on a disk that all machines share: checkpoints
+            are read again from there, so an address of fsspec will not do.
         num_workers: processes that train together.
         num_gpus: GPUs per worker; None: 1 where the cluster has some, else 0.
         threads: processors per worker, and PyTorch's threads in it.
@@ -73,7 +74,7 @@ def train(
         the encoder, for pipelines, as ``cs.train`` does.
 
     Raises:
-        ValueError: whatever ``cs.train`` refuses, as it refuses it.
+        ValueError: an address (``s3://…``) in the place of a folder; whatever ``cs.train`` refuses, as it refuses it.
         TypeError: an option that ``cs.train`` does not have, or that cannot be sent to another process.
         FileNotFoundError: a machine does not see one of the folders; the message names the machine.
         RuntimeError: workers were lost more than ``max_failures`` times. What was trained is kept: the same call goes
@@ -91,6 +92,9 @@ def train(
             raise ValueError(f"{name}={value!r}: a whole number from 1 on")
     if max_failures < 0:
         raise ValueError(f"max_failures={max_failures!r}: a whole number from 0 on")
+    for folder in (getattr(pairs, "path", pairs), out, *(init if isinstance(init, tuple) else (init,))):
+        if isinstance(folder, str | os.PathLike):
+            _files.no_address(folder)
     _check_names(options)
     ray_module("training on several machines")
     pairs = pairs if isinstance(pairs, TrainingPairs) else TrainingPairs(pairs)

@@ -116,6 +116,9 @@ def test_options_are_checked_before_anything_starts(
         cs.scale.train(pairs, **given, learning_rat=1)
     with pytest.raises(FileNotFoundError, match="holds no mined training set"):
         cs.scale.train(tmp_path / "none", **given)
+    for name in ("pairs", "init", "out"):
+        with pytest.raises(ValueError, match=r"s3:/+b/x is an address.*fsspec\.filesystem\('s3'\)\.put"):
+            cs.scale.train(**{"pairs": pairs, **given, name: "s3://b/x"})
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"pt-convsearch\[ray\]"):
         cs.scale.train(pairs, **given)
