@@ -169,7 +169,8 @@ class NodeTrial(Trial):
 
     def mend(self) -> None:
         while len(self.cluster.worker_nodes) < 2:
-            self.cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+            with contextlib.suppress(Exception):  # Ray gives a machine 30 seconds to start
+                self.cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
         self.cluster.wait_for_nodes()
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import pt_convsearch as cs
 
@@ -443,3 +443,38 @@ def test_an_answer_may_be_made_of_several_passages() -> None:
     assert kept(["d1", 7]) == ["d1", "7"]
     assert kept(["d1", None, ""]) == kept(np.array(["d1"])) == "d1"
     assert all(kept(docno) is None for docno in ([], "", float("nan")))
+
+
+def test_answers_in_a_field_of_another_name_are_told() -> None:
+    """Without content, value, text or utterance; on purpose are an empty text and a call of a tool."""
+    user, said = {"role": "user", "content": "a"}, {"role": "assistant"}
+    log = [[user, {**said, "content": ""}], [user, {**said, "body": "b"}, user, {**said, "content": None}]]
+    told = r"2 assistant messages have no content .*first message 2 of conversation 2"
+    with pytest.warns(UserWarning, match=told):
+        assert cs.topics.from_messages(log).answer.tolist() == ["", "", ""]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cs.topics.from_messages([[user, {**said, "content": None, "tool_calls": [1]}, {**said, "content": " "}]])
+    frame = pd.DataFrame({"qid": ["q"], "query": ["x"], "qhistory": [[user, {**said, "body": "b"}]]})
+    with pytest.warns(UserWarning, match=r"first message 2 of qhistory of qid 'q'"):
+        cs.topics.validate(frame)
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: cs.topics.from_messages([[{"messages": []}]]), "conversation 1 is a list of conversations"),
+        (lambda: cs.topics.from_messages([{"id": True, "messages": []}]), "holds True, which is no id"),
+        (lambda: cs.topics.from_messages([{"id": ("a",), "messages": []}]), r"\('a',\) \(tuple\): ids are str"),
+        (lambda: cs.topics.from_frame(pd.DataFrame({"qid": ["1"], "x": [[]]}), "history"), "no column 'history'"),
+        (
+            lambda: cs.topics.from_turns([
+                {"topic": 1, "turn": 1, "query": "a", "qid": "q"}, {"topic": 2, "turn": 1, "query": "b", "qid": "q"},
+            ]),
+            r"1 qids name more than one question \('q'\)",
+        ),
+    ],
+)  # fmt: skip
+def test_what_else_is_said(build, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        build()

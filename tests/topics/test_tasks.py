@@ -131,6 +131,12 @@ def test_several_messages_are_one_answer() -> None:
         task = cs.topics.answers(cs.topics.from_messages(log), duplicates)
         assert task.corpus == [{"docno": "c_1", "text": "one\ntwo"}]
         assert docnos(task.topics.qhistory[1]) == ["c_1", "c_1"]
+    log[0]["messages"] += [{"role": A, "content": "three"}, {"role": U, "content": "q3"}]
+    for duplicates in ("equal-text", "own-id"):
+        task = cs.topics.answers(cs.topics.from_messages(log), duplicates)
+        assert task.corpus == [{"docno": "c_1", "text": "one\ntwo"}, {"docno": "c_2", "text": "three"}]
+        assert docnos(task.topics.qhistory[2]) == ["c_1", "c_1", "c_2"]
+        assert repr(task) == "Task(3 topics, 2 documents, 2 judgments)"
 
 
 def test_errors_of_answers() -> None:
