@@ -10,7 +10,7 @@ import pyterrier as pt
 
 from pt_convsearch.evaluation.systems import System
 from pt_convsearch.negatives.filter import positives_of
-from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.checks import as_ids, check_queries
 
 Corpus = Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
 
@@ -99,10 +99,11 @@ def top_passages(
 def _best(system: System, topics: pd.DataFrame) -> dict[str, str]:
     """qid -> docno of the best passage."""
     run = system.transform(topics) if isinstance(system, pt.Transformer) else system
-    run = run[run["qid"].astype(str).isin(topics["qid"])]
+    run = run.assign(qid=as_ids(run["qid"], "qid"), docno=as_ids(run["docno"], "docno"))
+    run = run[run["qid"].isin(topics["qid"])]
     by = ["rank"] if "rank" in run else ["score"]
     run = run.sort_values(by, ascending=by == ["rank"], kind="stable").drop_duplicates("qid")
-    return dict(zip(run["qid"].astype(str), run["docno"].astype(str), strict=True))
+    return dict(zip(run["qid"], run["docno"], strict=True))
 
 
 def _last_answer(history: Any) -> str | None:

@@ -83,7 +83,7 @@ class RewriteTerms(Stage):
         return frame.assign(query_toks=pd.Series(toks, index=frame.index, dtype=object))
 
     def _terms(self, rewrites: list[str], weights: Any) -> dict[str, float]:
-        shares = [1 / len(rewrites)] * len(rewrites) if weights is None else list(weights)
+        shares = [1 / max(1, len(rewrites))] * len(rewrites) if weights is None else list(weights)
         total: Counter[str] = Counter()
         for rewrite, share in zip(rewrites, shares, strict=True):
             for term in self.index.analyze(rewrite):

@@ -47,6 +47,18 @@ def test_frames_of_results_and_the_last_answer(topics, qrels) -> None:
     assert list(empty.columns) == list(table.columns)
 
 
+def test_ids_of_a_frame_with_gaps() -> None:
+    """A join with missing rows made numbers of the ids: 1.0 is "1"."""
+    topics = pd.DataFrame({"qid": [1, 2], "query": ["a", "b"]})
+    qrels = pd.DataFrame({"qid": [1.0, 2.0], "docno": [7.0, 8.0], "label": [1, 1]})
+    run = pd.DataFrame({"qid": [1.0, 2.0], "docno": [7.0, 7.0], "rank": [0, 0]})
+    corpus = [{"docno": 7, "text": "seven"}, {"docno": 8, "text": "eight"}]
+    table = cs.top_passages({"mine": run}, topics, qrels, corpus, which="all")
+    assert table[["qid", "docno", "text", "gold", "correct"]].to_numpy().tolist() == [
+        ["1", "7", "seven", "seven", True], ["2", "7", "seven", "eight", False],
+    ]  # fmt: skip
+
+
 def test_bad_input(topics, qrels, systems) -> None:
     with pytest.raises(ValueError, match="systems"):
         cs.top_passages({}, topics, qrels, CORPUS)

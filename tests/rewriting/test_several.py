@@ -64,3 +64,6 @@ def test_weighted_terms_by_hand(rewritten: pd.DataFrame, index: cs.BM25Index) ->
     with pytest.raises(ValueError, match="weights"):
         cs.RewriteTerms(index, weights="some")  # type: ignore[arg-type]
     assert cs.RewriteTerms(index)(rewritten.iloc[:0])["query_toks"].dtype == object
+    none = rewritten.assign(qrewrites=[[], ["emma"]], qrewrite_weights=[[], [1.0]])
+    for weights in ("model", "equal"):
+        assert cs.RewriteTerms(index, weights=weights)(none)["query_toks"].tolist() == [{}, {"emma": 1.0}]
