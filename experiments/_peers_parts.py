@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -67,19 +67,28 @@ class Data:
 
     @classmethod
     def elsewhere(cls, train: Path, test: Path, quick: bool) -> Data:
-        """Train and dev of a folder such as qrecc-dev2k, questions with a gold rewrite and a history; all of MTRAG's
-        human part is the test."""
-        splits: dict[str, Any] = {split: cs.dataset(f"folder:{train}", split=split) for split in ("train", "dev")}
-        splits["test"] = cs.dataset("mtrag-mini/human", path=test)
-        topics = {split: data.get_topics() for split, data in splits.items()}
-        if quick:
-            topics = {split: frame.head(150) for split, frame in topics.items()}
-        found = cls._judged(topics, {s: data.get_qrels() for s, data in splits.items()}, splits["test"].get_corpus_iter)
-        for split in ("train", "dev"):
-            asked = found.topics[split]
-            kept = asked["qrewrite"].notna() & (asked["qhistory"].map(len) > 0)
-            found.topics[split] = asked[kept].reset_index(drop=True)
-        return replace(found, learnt=splits["train"].get_corpus_iter, source=train.name)
+        """All of MTRAG's human part is the test; train and dev are the testbed's, or the questions with a gold rewrite
+        and a history of a folder such as qrecc-dev2k."""
+        if str(train) == "testbed":
+            learnt = cls.testbed(quick)
+        else:
+            splits = {split: cs.dataset(f"folder:{train}", split=split) for split in ("train", "dev")}
+            topics = {split: data.get_topics() for split, data in splits.items()}
+            topics = {
+                split: frame[frame["qrewrite"].notna() & (frame["qhistory"].map(len) > 0)]
+                for split, frame in topics.items()
+            }  # fmt: skip
+            qrels = {split: data.get_qrels() for split, data in splits.items()}
+            if quick:
+                topics = {split: frame.head(150) for split, frame in topics.items()}
+            learnt = cls._judged(topics, qrels, splits["train"].get_corpus_iter)
+        asked = cs.dataset("mtrag-mini/human", path=test)
+        questions = asked.get_topics().head(150 if quick else None)
+        tested = cls._judged({"test": questions}, {"test": asked.get_qrels()}, asked.get_corpus_iter)
+        return cls(
+            {**learnt.topics, **tested.topics}, {**learnt.qrels, **tested.qrels}, tested.corpus, learnt=learnt.corpus,
+            source=train.name,
+        )  # fmt: skip
 
     @classmethod
     def _judged(cls, topics: dict[str, pd.DataFrame], qrels: dict[str, pd.DataFrame], corpus: Any) -> Data:
@@ -251,11 +260,10 @@ class Models:
         return cs.SparseEncoder(folder, max_query_length=self.lengths[0], max_passage_length=self.lengths[1])
 
     def _texts(self) -> list[str]:
-        """The collection and what is asked of it while training: whose word pieces the small model knows."""
+        """What is learnt from: the collection and the questions whose word pieces the small model knows."""
         train = self.data.topics["train"]
         said = [message["content"] for history in train["qhistory"] for message in history]
-        corpora = [self.data.corpus] if self.data.learnt is None else [self.data.corpus, self.data.learnt]
-        return [*(passage["text"] for corpus in corpora for passage in corpus()), *train["query"], *said]
+        return [*(passage["text"] for passage in self._corpus()()), *train["query"], *said]
 
     @cached_property
     def disco(self) -> cs.SparseEncoder:

@@ -254,7 +254,12 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", required=True, choices=["testbed", "mtrag"])
     parser.add_argument("--data", type=Path, metavar="DIR", help="the folder mtrag/mini, for --dataset mtrag")
-    parser.add_argument("--train", type=Path, metavar="DIR", help="with mtrag: a folder as qrecc-dev2k to learn from")
+    parser.add_argument(
+        "--train",
+        type=Path,
+        metavar="DIR",
+        help="with mtrag: what to learn from, a folder such as qrecc-dev2k, or testbed",
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where rows and tables go")
     parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all; 'none')")
     parser.add_argument("--seed", type=int, default=1)
