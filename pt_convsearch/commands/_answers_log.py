@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pt_convsearch.topics.messages import is_later
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from pt_convsearch.topics.task import Task
 
-#: the group of questions with a history
+#: the group of questions before which something was asked
 LATER = "t > 1"
 MOST_LABELS = 40
 
@@ -50,7 +52,7 @@ def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
             f"none of the {len(topics):,} questions of {log} has an answer with text: "
             "the answers are what is searched for"
         )
-    if not (judged & (task.topics["qhistory"].map(len) > 0)).any():
+    if not (judged & task.topics["qhistory"].map(is_later)).any():
         raise ValueError(
             f"no question of {log} with an answer has a history (all are first turns): "
             "there is nothing that could be used in place of the question"
@@ -125,7 +127,7 @@ def sampled(task: Task, number: int, seed: int) -> pd.DataFrame:
     judged = task.topics[task.topics["qid"].isin(task.qrels["qid"])].reset_index(drop=True)
     if number <= 0 or number >= len(judged):
         return judged
-    later = np.flatnonzero(judged["qhistory"].map(len).to_numpy() > 0)
+    later = np.flatnonzero(judged["qhistory"].map(is_later).to_numpy(dtype=bool))
     random = np.random.default_rng(seed)
     rows = random.choice(len(judged), number, replace=False)
     if not np.isin(later, rows).any():  # a question with a history must be there, however rare
@@ -136,7 +138,7 @@ def sampled(task: Task, number: int, seed: int) -> pd.DataFrame:
 def groups_of_log(topics: pd.DataFrame, by: list[str]) -> list[Any]:
     """By turn depth, and by the labels."""
     turn = topics["turn_number"].to_numpy()
-    later = (topics["qhistory"].map(len) > 0).to_numpy()
+    later = topics["qhistory"].map(is_later).to_numpy(dtype=bool)
     depths = {
         "t = 1": ~later,
         LATER: later,
@@ -160,7 +162,7 @@ def search_depth(topics: pd.DataFrame) -> int:
 
 def swappable(topics: pd.DataFrame) -> bool:
     """Whether a question with a history can get one from another conversation."""
-    return topics["conversation_id"][topics["qhistory"].map(len) > 0].nunique() > 1
+    return topics["conversation_id"][topics["qhistory"].map(is_later).astype(bool)].nunique() > 1
 
 
 def all_rewritten(topics: pd.DataFrame) -> bool:

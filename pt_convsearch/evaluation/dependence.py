@@ -20,6 +20,7 @@ from pt_convsearch.evaluation.systems import Runner, System, progress
 from pt_convsearch.measures import Judgments, as_measures, evaluate, judgments, read_qrels
 from pt_convsearch.measures.agreement import agreement
 from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.messages import is_later
 from pt_convsearch.topics.validation import histories
 
 #: what a question has in ``per_query``
@@ -99,8 +100,8 @@ def shortcut_dependence(
 
     Without judgments it tells how far the two rankings agree, question by question: a retriever that needs the
     question ranks otherwise without it. With judgments it also tells retention: how much of the measure is left once
-    the question is taken away. First turns (an empty ``qhistory``) have nothing else than the question; they are
-    left out and counted.
+    the question is taken away. First turns (nothing was asked before: ``qhistory`` is empty, or a greeting) have
+    nothing else than the question; they are left out and counted.
 
     Args:
         full: the pipeline with the question, e.g. ``cs.form(cs.X) >> bm25``; or a frame of its results.
@@ -148,10 +149,10 @@ def shortcut_dependence(
             "topics have no column 'qhistory': build them with cs.topics.from_messages (or another builder there)"
         )
     topics = topics.assign(qhistory=histories(topics["qhistory"], topics["qid"]))
-    later = np.array([len(history) > 0 for history in topics["qhistory"]], dtype=bool)
+    later = np.array([is_later(history) for history in topics["qhistory"]], dtype=bool)
     if not later.any():
         raise ValueError(
-            f"all {len(topics)} topics are first turns (an empty qhistory): there is no history to depend on"
+            f"all {len(topics)} topics are first turns (no question in qhistory): there is no history to depend on"
         )
     groups = {name: mask[later] for name, mask in groups_of(topics, by).items() if mask[later].any()}
     questions = topics[later].reset_index(drop=True)

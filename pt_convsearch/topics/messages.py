@@ -111,6 +111,11 @@ class MessageReader:
             )
 
 
+def is_later(history: list[Message]) -> bool:
+    """Whether something was asked before: a turn that an assistant's greeting alone goes before is a first one."""
+    return any(message["role"] == USER for message in history)
+
+
 def shown_docnos(message: Mapping[str, Any]) -> list[str]:
     """What a message shows: the docno that it carries, or the docnos (an answer may be made of several passages)."""
     carried = message.get("docno")

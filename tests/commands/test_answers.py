@@ -176,6 +176,17 @@ def test_a_sample_of_one_has_a_history(tmp_path: Path) -> None:
     assert found["n"]["BM25 X_t", "t > 1", "RR"] == 1
 
 
+def test_a_greeting_is_no_history(tmp_path: Path) -> None:
+    """Support chats open with the same words of the assistant: first questions are first questions all the same."""
+    greeting = [said("Hello! How can I help?")]
+    found = run(tmp_path, [{**one, "messages": greeting + one["messages"]} for one in LOG])
+    assert found["n"]["BM25 X_t", "t = 1", "RR"] == found["n"]["BM25 X_t", "t > 1", "RR"] == 3
+    assert found["n"]["BM25: X_t against X_t\\q_t", "All", "overlap@10"] == 3
+    # the conversation's answers: the greeting, the first, the second; unseen by turn 2 the second alone
+    assert found["value"]["conversation oracle", "t = 1", "RR"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert found["value"]["conversation oracle, unseen", "t > 1", "RR"] == 1.0
+
+
 def test_no_better_than_the_oracle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Where everything was said before, nobody finds anything unseen: that is no proof of reading the question."""
     run(tmp_path, [{"id": name, "messages": [user("x"), said("ok"), user("y"), said("ok")]} for name in "ab"])
@@ -270,8 +281,8 @@ def test_dialogues_of_named_speakers(tmp_path: Path) -> None:
         {"dialogue_id": name, "utterances": [{"speaker": who, "text": text} for who, text in dialogue]} for name in "ab"
     ]
     found = run(tmp_path, log, "--user", "ann")
-    # 'Hello' was said before the first question, so both questions of ann have a history
-    assert found["n"]["BM25 X_t", "t > 1", "RR"] == 4
+    # the bot opens, but ann's first question is a first one
+    assert found["n"]["BM25 X_t", "t = 1", "RR"] == found["n"]["BM25 X_t", "t > 1", "RR"] == 2
 
 
 BAD = [

@@ -160,6 +160,17 @@ def test_swapped_questions_come_from_other_conversations(sizes, seed: int, ids: 
     assert swapped(topics, seed=seed)["query"].tolist() == other["query"].tolist()
 
 
+def test_a_greeting_is_no_history() -> None:
+    history = [{"role": "assistant", "content": "Hello!"}]
+    topics = pd.DataFrame({"qid": ["1", "2"], "query": ["a", "b"]})
+    topics["qhistory"] = [history, [*history, {"role": "user", "content": "a"}]]
+    run = pd.DataFrame({"qid": ["1", "2"], "docno": ["d", "d"], "score": [1.0, 1.0], "rank": [0, 0]})
+    found = cs.shortcut_dependence(run, run, topics)
+    assert (found.summary["n"].tolist(), found.left_out["first turns"]) == ([1], 1)
+    with pytest.raises(ValueError, match="no question in qhistory"):
+        cs.shortcut_dependence(run, run, topics[:1])
+
+
 def test_swapping_depends_on_the_seed() -> None:
     topics = conversations([3] * 10)
     assert swapped(topics, seed=1)["query"].tolist() != swapped(topics, seed=2)["query"].tolist()
