@@ -52,8 +52,8 @@ class CQE(Stage):
         ValueError: the encoder gives no vectors of tokens; a query that is None.
 
     Example:
-        >>> cqe = cs.form(cs.QUESTIONS, sep=" | ") >> cs.CQE(encoder, index)                         # doctest: +SKIP
-        >>> hybrid = cqe >> (dense.retriever(num_results=1000) + 0.1 * index.bm25(num_results=1000))  # doctest: +SKIP
+        >>> cqe = cs.form(cs.QUESTIONS, sep=" | ") >> cs.CQE(encoder, dense_index)
+        >>> hybrid = cqe >> (dense_index.retriever(num_results=1000) + 0.1 * index.bm25(num_results=1000))
 
     In a sum a passage that one of the two does not find has 0 from it. Where dot products begin far above 0, let it
     have the lowest score, as the paper does: ``cqe >> cs.reranking.interpolate(dense, bm25, weights=[1, 0.1],

@@ -71,8 +71,8 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         OSError: the model is not found.
 
     Example:
-        >>> encoder = cs.BiEncoder("sentence-transformers/all-MiniLM-L6-v2")                         # doctest: +SKIP
-        >>> dense = cs.form(cs.X) >> encoder >> pyterrier_dr.FlexIndex("passages").np_retriever()    # doctest: +SKIP
+        >>> encoder = cs.BiEncoder("sentence-transformers/all-MiniLM-L6-v2")
+        >>> dense = cs.form(cs.X) >> encoder >> pyterrier_dr.FlexIndex("passages").np_retriever()
 
     Source: the two-tower architecture is DPR's (Karpukhin et al., 2020), as fine-tuned by Kim & Kim (2022, Section 3).
     """

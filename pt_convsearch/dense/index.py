@@ -47,8 +47,8 @@ class DenseIndex(FlexIndex):
             encoder that was given one of its own (``query_model``, as ``cs.train_convdr`` does).
 
     Example:
-        >>> index = cs.DenseIndex("passages.flex", encoder).index(corpus)                        # doctest: +SKIP
-        >>> cs.form(cs.X) >> cs.DenseIndex("passages.flex", encoder).retriever(num_results=100)  # doctest: +SKIP
+        >>> index = cs.DenseIndex("passages.flex", encoder).index(corpus)
+        >>> pipeline = cs.form(cs.X) >> cs.DenseIndex("passages.flex", encoder).retriever(num_results=100)
     """
 
     ARTIFACT_PACKAGE_HINT = "pt-convsearch"

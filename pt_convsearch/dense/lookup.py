@@ -24,7 +24,7 @@ class VecLoader(Stage):
         ValueError: a docno that is not in the index, by name.
 
     Example:
-        >>> bm25 >> dense_index.vec_loader()  # doctest: +SKIP
+        >>> with_vectors = bm25 >> dense_index.vec_loader()
     """
 
     def __init__(self, index: DenseIndex) -> None:
@@ -53,7 +53,7 @@ class DenseScorer(Stage):
         ValueError: a docno that is not in the index, by name.
 
     Example:
-        >>> bm25 >> dense_index.scorer()  # doctest: +SKIP
+        >>> rescored = bm25 >> dense_index.scorer()
     """
 
     def __init__(self, index: DenseIndex, *, num_results: int | None = None) -> None:

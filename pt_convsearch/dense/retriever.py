@@ -46,8 +46,8 @@ class DenseRetriever(Stage):
             ``exact=False``.
 
     Example:
-        >>> cs.form(cs.X) >> dense_index.retriever(num_results=100)                        # doctest: +SKIP
-        >>> cs.form(cs.X) >> dense_index.retriever(exact=False, faiss="HNSW32")            # doctest: +SKIP
+        >>> exact = cs.form(cs.X) >> dense_index.retriever(num_results=100)
+        >>> approximate = cs.form(cs.X) >> dense_index.retriever(exact=False, faiss="HNSW32")
     """
 
     label = "Dense retriever"

@@ -63,9 +63,9 @@ class SparseEncoder(Stage):
         OSError: the model is not found.
 
     Example:
-        >>> encoder = cs.SparseEncoder("naver/splade-cocondenser-ensembledistil")                    # doctest: +SKIP
-        >>> index = cs.ImpactIndex("passages.impacts", encoder).index(corpus)                        # doctest: +SKIP
-        >>> splade = cs.form(cs.X) >> index.retriever(num_results=100)                               # doctest: +SKIP
+        >>> encoder = cs.SparseEncoder("naver/splade-cocondenser-ensembledistil")
+        >>> index = cs.ImpactIndex("passages.impacts", encoder).index(corpus)
+        >>> splade = cs.form(cs.X) >> index.retriever(num_results=100)
 
     Source: Formal et al., SPLADE v2 (2021); for conversations: Lupart et al., DiSCo (SIGIR 2025).
     """

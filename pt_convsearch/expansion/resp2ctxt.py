@@ -78,8 +78,8 @@ class Resp2Ctxt(Stage):
         OSError: there is no such model.
 
     Example:
-        >>> expander = cs.Resp2Ctxt("resp2ctxt-model", num_samples=3, top_k=10, seed=1)           # doctest: +SKIP
-        >>> (expander >> cs.BM25Index("expanded.bm25")).index(task.corpus)                        # doctest: +SKIP
+        >>> expander = cs.Resp2Ctxt("resp2ctxt-model", num_samples=3, top_k=10, max_new_tokens=20)
+        >>> expanded = (expander >> cs.BM25Index("expanded.bm25")).index(task.corpus[:9])
 
     Source: Penha and Hauff (full-rank retrieval of responses for dialogues): resp2ctxt and resp2ctxt_lu; after
     docTTTTTquery (Nogueira and Lin, 2019).

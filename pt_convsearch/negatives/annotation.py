@@ -49,8 +49,7 @@ def annotation_sheet(
         ValueError: no sampler, or none of them has a negative.
 
     Example:
-        >>> cs.annotation_sheet({"BM25": bm25_pairs, "random": random_pairs}, "sheet.csv")            # doctest: +SKIP
-        >>> cs.false_negative_rates("sheet.csv")                                                     # doctest: +SKIP
+        >>> sheet = cs.annotation_sheet({"BM25": bm25_pairs, "random": random_pairs}, "sheet.csv")
 
     Source: Penha and Hauff, experiment E1: how many of each sampler's negatives are false.
     """

@@ -49,9 +49,9 @@ class GeneratedNegatives(Stage):
         OSError: the model is not found.
 
     Example:
-        >>> miner = cs.form(cs.X) >> cs.GeneratedNegatives("microsoft/DialoGPT-small")              # doctest: +SKIP
-        >>> corpus = [*task.corpus, *miner[-1].documents(cs.form(cs.X)(task.topics))]             # doctest: +SKIP
-        >>> cs.training_pairs(task.topics, task.qrels, corpus, form=cs.X, negatives=miner)        # doctest: +SKIP
+        >>> miner = cs.form(cs.X) >> cs.GeneratedNegatives("microsoft/DialoGPT-small")
+        >>> corpus = [*task.corpus, *miner[-1].documents(cs.form(cs.X)(task.topics))]
+        >>> pairs = cs.training_pairs(task.topics, task.qrels, corpus, form=cs.X, negatives=miner)
     """
 
     def __init__(

@@ -62,8 +62,9 @@ class TrainingPairs(pt.Artifact):
 
     Example:
         >>> import pt_convsearch as cs
-        >>> cs.TrainingPairs("pairs.shortcut")                                  # doctest: +SKIP
-        >>> cs.TrainingPairs("pairs.shortcut").to_dataset(num_negatives=2)      # doctest: +SKIP
+        >>> pairs = cs.TrainingPairs("pairs.shortcut")
+        >>> pairs.to_dataset(num_negatives=2).column_names
+        ['query', 'positive', 'negative_1', 'negative_2']
     """
 
     ARTIFACT_TYPE = "training_pairs"

@@ -61,8 +61,8 @@ class CrossEncoder(Reranker):
         OSError: the model is not found.
 
     Example:
-        >>> reranker = cs.CrossEncoder("cross-encoder/ms-marco-electra-base", cache="scores.sqlite")  # doctest: +SKIP
-        >>> cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> reranker                           # doctest: +SKIP
+        >>> reranker = cs.CrossEncoder("cross-encoder/ms-marco-electra-base", cache="scores.sqlite")
+        >>> pipeline = cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> reranker
 
     Source: Nogueira and Cho, "Passage re-ranking with BERT" (2019); DL-HARD's BERT and Electra rows (Mackie et al.,
         2021).

@@ -44,8 +44,8 @@ class DuoT5(TrueOrFalse):
         ValueError: an unknown aggregation, and what :class:`MonoT5` raises.
 
     Example:
-        >>> mono, duo = cs.MonoT5("monot5"), cs.DuoT5("duot5", depth=20)            # doctest: +SKIP
-        >>> cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> mono >> duo       # doctest: +SKIP
+        >>> mono, duo = cs.MonoT5("monot5"), cs.DuoT5("duot5", depth=20)
+        >>> pipeline = cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> mono >> duo
 
     Source: Pradeep, Nogueira and Lin, "The Expando-Mono-Duo design pattern for text ranking" (2021), Section 3.3.
     """

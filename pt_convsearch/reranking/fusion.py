@@ -84,7 +84,7 @@ class rrf(_Fusion):
         ValueError: no pipelines, or one that returns a qid that was not asked.
 
     Example:
-        >>> hybrid = cs.rrf(cs.form(cs.REWRITE) >> bm25, cs.form(cs.X) >> dense)  # doctest: +SKIP
+        >>> hybrid = cs.rrf(cs.form(cs.REWRITE) >> bm25, cs.form(cs.X) >> dense)
 
     Source: Cormack, Clarke, Büttcher: Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
         Methods, SIGIR 2009.
@@ -125,8 +125,8 @@ class interpolate(_Fusion):
         ValueError: no pipelines, or another number of weights than of pipelines.
 
     Example:
-        >>> hybrid = cs.reranking.interpolate(bm25, dense, weights=[0.3, 0.7])  # doctest: +SKIP
-        >>> cs.reranking.interpolate(dense, bm25, weights=[1, 0.1], scale=None, missing="minimum")  # doctest: +SKIP
+        >>> hybrid = cs.reranking.interpolate(bm25, dense, weights=[0.3, 0.7])
+        >>> paper = cs.reranking.interpolate(dense, bm25, weights=[1, 0.1], scale=None, missing="minimum")
 
     Source: the second is the hybrid of Lin et al. (TCT-ColBERT, 2020; CQE, EMNLP 2021).
     """

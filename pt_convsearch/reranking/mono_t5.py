@@ -35,8 +35,8 @@ class MonoT5(TrueOrFalse):
         OSError: the model is not found.
 
     Example:
-        >>> mono = cs.MonoT5("castorini/monot5-base-msmarco", tokenizer="t5-base", form=cs.REWRITE)  # doctest: +SKIP
-        >>> cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> mono                               # doctest: +SKIP
+        >>> mono = cs.MonoT5("castorini/monot5-base-msmarco", tokenizer="t5-base", form=cs.REWRITE)
+        >>> pipeline = cs.form(cs.X) >> bm25 % 100 >> index.text_loader() >> mono
 
     Source: Nogueira, Jiang, Pradeep and Lin, "Document ranking with a pretrained sequence-to-sequence model" (Findings
         of EMNLP 2020).

@@ -47,8 +47,8 @@ class PARADE(Reranker):
         ValueError: the folder holds no PARADE model, or it gives NaN; a text or a query that is no str.
 
     Example:
-        >>> parade = cs.train_parade(pairs, init="google/electra-base-discriminator", out="parade")  # doctest: +SKIP
-        >>> bm25 % 100 >> index.text_loader(["title", "text"]) >> cs.PARADE("parade")                # doctest: +SKIP
+        >>> parade = cs.train_parade(pairs, init="google/electra-base-discriminator", out="parade")
+        >>> pipeline = bm25 % 100 >> index.text_loader(["title", "text"]) >> cs.PARADE("parade")
 
     Source: Li, Yates, MacAvaney, He and Sun, "PARADE: passage representation aggregation for document reranking"
         (2020), Section 3.

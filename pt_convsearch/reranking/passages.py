@@ -200,7 +200,7 @@ def max_p(scorer: pt.Transformer, *, length: int = 150, stride: int | None = Non
         a pipeline, ``R -> R`` on documents with their text.
 
     Example:
-        >>> bm25 % 100 >> index.text_loader(["title", "text"]) >> cs.reranking.max_p(electra)  # doctest: +SKIP
+        >>> pipeline = bm25 % 100 >> index.text_loader(["title", "text"]) >> cs.reranking.max_p(electra)
     """
     return SlidingWindow(length=length, stride=stride, **options) >> scorer >> AggregatePassages("max")
 

@@ -62,9 +62,9 @@ def baselines(
         ValueError: an unknown task.
 
     Example:
-        >>> models = {"T5": cs.MonoT5("castorini/monot5-base-msmarco", tokenizer="t5-base")}     # doctest: +SKIP
-        >>> systems = cs.reranking.baselines(index, models, task="doc")                          # doctest: +SKIP
-        >>> list(systems)                                                                        # doctest: +SKIP
+        >>> models = {"T5": cs.MonoT5("castorini/monot5-base-msmarco", tokenizer="t5-base")}
+        >>> systems = cs.reranking.baselines(index, models, task="doc")
+        >>> list(systems)
         ['BM25', 'BM25+T5-MaxP', 'BM25+RM3', 'BM25+RM3+T5-MaxP']
 
     Source: Mackie, Dalton and Yates, "How deep is your learning: the DL-HARD annotated deep learning dataset" (SIGIR

@@ -69,8 +69,8 @@ class LLMRewriter(RewritingStage):
         pt.validate.InputValidationError: ``qhistory`` is missing.
 
     Example:
-        >>> llm = cs.LLMRewriter("http://localhost:8000/v1", "Qwen/Qwen3-8B", cache="llm.jsonl")  # doctest: +SKIP
-        >>> llm >> index.bm25(num_results=100)                                                    # doctest: +SKIP
+        >>> llm = cs.LLMRewriter("http://localhost:8000/v1", "Qwen/Qwen3-8B", cache="llm.jsonl")
+        >>> pipeline = llm >> index.bm25(num_results=100)
 
     Source: prompting for rewrites as in Mao et al., "Large language models know your contextual search intent" (LLM4CS,
         Findings of EMNLP 2023); the prompts are ours.

@@ -62,8 +62,8 @@ class Rewriter(RewritingStage):
         pt.validate.InputValidationError: ``qhistory`` is missing.
 
     Example:
-        >>> rewriter = cs.Rewriter("castorini/t5-base-canard", parts=cs.QUESTIONS, cache="ntr.jsonl")  # doctest: +SKIP
-        >>> rewriter >> index.bm25(num_results=100)                                                    # doctest: +SKIP
+        >>> rewriter = cs.Rewriter("castorini/t5-base-canard", parts=cs.QUESTIONS, cache="ntr.jsonl")
+        >>> pipeline = rewriter >> index.bm25(num_results=100)
 
     Sources: NTR, a T5 fine-tuned on CANARD (Lin et al., "Multi-stage conversational passage retrieval", 2020): turns
         joined by " ||| ", a beam of 10, 64 tokens; GPT2QR (Yu et al., "Few-shot generative conversational query

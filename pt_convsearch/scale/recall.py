@@ -40,7 +40,8 @@ def recall_of(
         ValueError: FAISS does not know a kind.
 
     Example:
-        >>> cs.scale.recall_of(index, topics, ["SQfp16", "SQ8", "IVF256,SQ8"], nprobe=32)  # doctest: +SKIP
+        >>> cs.scale.recall_of(shards, topics, ["SQfp16", "IVF4,SQ8"], nprobe=4)["kind"].tolist()
+        ['exact', 'SQfp16', 'IVF4,SQ8']
     """
     exact = index.retriever(num_results=num_results)
     found, seconds = _timed(exact, topics)

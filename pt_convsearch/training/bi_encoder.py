@@ -121,8 +121,9 @@ def train(
         ImportError: ``accelerate`` or ``datasets`` is missing.
 
     Example:
-        >>> model = cs.train(pairs, init="bert-base-uncased", dev=(topics, qrels, corpus), out="dpr")  # doctest: +SKIP
-        >>> cs.form(cs.X) >> cs.DenseIndex("passages.flex", model).retriever()                         # doctest: +SKIP
+        >>> model = cs.train(pairs, init="bert-base-uncased", dev=(topics, qrels, corpus), out="dpr")
+        >>> index = cs.DenseIndex("dpr.flex", model).index(corpus)
+        >>> pipeline = cs.form(cs.X) >> index.retriever()
     """
     for module in ("accelerate", "datasets"):
         require(module, step="training", install="pt-convsearch[train]")

@@ -92,9 +92,9 @@ def train_convdr(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> teacher = cs.BiEncoder("castorini/ance-msmarco-passage")                              # doctest: +SKIP
-        >>> student = cs.train_convdr(topics, teacher, out="convdr")                              # doctest: +SKIP
-        >>> cs.form(cs.X) >> cs.DenseIndex("passages.flex", student).retriever(num_results=100)   # doctest: +SKIP
+        >>> teacher = cs.BiEncoder("castorini/ance-msmarco-passage")
+        >>> student = cs.train_convdr(topics, teacher, out="convdr")
+        >>> pipeline = cs.form(cs.X) >> cs.DenseIndex("passages.flex", student).retriever(num_results=100)
 
     Source: Yu et al., Few-shot conversational dense retrieval (SIGIR 2021); the defaults are those of their code.
     """

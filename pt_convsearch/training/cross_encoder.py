@@ -109,8 +109,8 @@ def train_cross_encoder(
         ImportError: ``accelerate`` or ``datasets`` is missing.
 
     Example:
-        >>> dev = (dev_topics, dev_qrels, corpus, cs.form(cs.X) >> bm25 % 50)                         # doctest: +SKIP
-        >>> cs.train_cross_encoder(pairs, init="bert-base-uncased", dev=dev, out="cross-encoder")     # doctest: +SKIP
+        >>> dev = (dev_topics, dev_qrels, corpus, cs.form(cs.X) >> bm25 % 50)
+        >>> reranker = cs.train_cross_encoder(pairs, init="bert-base-uncased", dev=dev, out="cross-encoder")
 
     Source: Nogueira and Cho (2019) for "bce"; Gao, Dai and Callan, "Rethink training of BERT rerankers in multi-stage
         retrieval pipeline" (ECIR 2021) for "softmax".

@@ -94,8 +94,8 @@ def train_parade(
         OSError: the encoder is not found.
 
     Example:
-        >>> dev = (dev_topics, dev_qrels, documents, bm25 % 50)                                        # doctest: +SKIP
-        >>> cs.train_parade(pairs, init="google/electra-base-discriminator", dev=dev, out="parade")    # doctest: +SKIP
+        >>> dev = (dev_topics, dev_qrels, documents, bm25 % 50)
+        >>> parade = cs.train_parade(pairs, init="google/electra-base-discriminator", dev=dev, out="parade")
 
     Source: Li, Yates, MacAvaney, He and Sun, "PARADE" (2020), Sections 3 and 4.
     """

@@ -100,8 +100,7 @@ def train_resp2ctxt(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> expander = cs.train_resp2ctxt("dialogues.jsonl", target="context", out="resp2ctxt")       # doctest: +SKIP
-        >>> (expander >> cs.BM25Index("expanded.bm25")).index(task.corpus)                          # doctest: +SKIP
+        >>> expander = cs.train_resp2ctxt("dialogues.jsonl", target="context", init="t5-base", out="resp2ctxt")
 
     Source: Penha and Hauff (full-rank retrieval of responses for dialogues): resp2ctxt, resp2ctxt_lu.
     """

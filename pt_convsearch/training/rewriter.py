@@ -103,8 +103,8 @@ def train_rewriter(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> rewriter = cs.train_rewriter(train_topics, init="t5-base", dev=dev_topics, out="t5-qrecc")  # doctest: +SKIP
-        >>> rewriter >> index.bm25(num_results=100)                                                     # doctest: +SKIP
+        >>> rewriter = cs.train_rewriter(train_topics, init="t5-base", dev=dev_topics, out="t5-qrecc")
+        >>> pipeline = rewriter >> index.bm25(num_results=100)
 
     Source: T5 fine-tuned on CANARD (Lin et al., 2020); Kim & Kim (2022) mine with such rewrites (CQR negatives).
     """

@@ -83,7 +83,7 @@ def train_quretec(
         ImportError: ``accelerate`` is missing.
 
     Example:
-        >>> cs.train_quretec(train_topics, init="bert-base-uncased", dev=dev_topics, out="quretec")  # doctest: +SKIP
+        >>> quretec = cs.train_quretec(train_topics, init="bert-base-uncased", dev=dev_topics, out="quretec")
 
     Source: Voskarides et al. (SIGIR 2020); labels by distant supervision from rewrites, as there.
     """

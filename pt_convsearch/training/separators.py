@@ -37,9 +37,9 @@ def with_separators(
         ValueError: no tokens, or a model without a tokenizer that could learn them.
 
     Example:
-        >>> start = cs.with_separators("sentence-transformers/all-MiniLM-L6-v2")                    # doctest: +SKIP
-        >>> pairs = cs.training_pairs(topics, qrels, corpus, form=cs.form(cs.X, sep=("[U]", "[T]")))  # doctest: +SKIP
-        >>> cs.train(pairs, init=start, out="dialogues")                                            # doctest: +SKIP
+        >>> start = cs.with_separators("sentence-transformers/all-MiniLM-L6-v2")
+        >>> pairs = cs.training_pairs(topics, qrels, corpus, form=cs.form(cs.X, sep=("[U]", "[T]")))
+        >>> model = cs.train(pairs, init=start, out="dialogues")
 
     Source: Penha and Hauff (full-rank retrieval of responses for dialogues): [U] after an utterance, [T] after a turn.
     """
