@@ -75,9 +75,13 @@ class DevReranking:
             }
         )
 
+        # without ranks, the order of the frame must not decide ties: a model that gives one score would win with it
+        by_chance = np.random.default_rng(0).permutation(len(self.frame))
+        self._asked = self.frame if "rank" in candidates else self.frame.assign(rank=by_chance)
+
     def __call__(self, stage: pt.Transformer) -> dict[str, float]:
         """The measure of a stage."""
-        values = evaluate(stage.transform(self.frame), self.judgments, self.measure, qids=self.qids)
+        values = evaluate(stage.transform(self._asked), self.judgments, self.measure, qids=self.qids)
         return {self.metric: float(values.iloc[:, 0].mean())}
 
     def digest(self) -> str:

@@ -309,6 +309,33 @@ def test_dev_ids_that_are_no_text(pairs: cs.TrainingPairs, collection: Any, tiny
     assert curve(tmp_path / "m", "AP")[1] == 1.0
 
 
+def test_a_model_that_tells_nothing_apart_is_not_the_best() -> None:
+    """All vectors equal, the gold always listed first: what is left is chance, a mean AP of (1 + 1/2 + … + 1/5) / 5."""
+    from pt_convsearch.negatives._texts import TextStore
+    from pt_convsearch.training.selection import DevRetrieval
+
+    class Collapsed:
+        def encode_queries(self, texts: list[str]) -> np.ndarray:
+            return np.ones((len(texts), 3), dtype=np.float32)
+
+        encode_docs = encode_queries
+
+    qids = [str(number) for number in range(300)]
+    candidates = pd.DataFrame(
+        [(qid, f"d{(int(qid) + place) % 300}") for qid in qids for place in range(5)], columns=["qid", "docno"]
+    )
+    dev = DevRetrieval(
+        pd.DataFrame({"qid": qids, "query": "x"}),
+        candidates.groupby("qid", sort=False).head(1).assign(label=1),
+        TextStore([{"docno": f"d{number}", "text": "x"} for number in range(300)]),
+        encoder=lambda model: Collapsed(),
+        metric="AP",
+        candidates=candidates,
+    )
+    found = dev(torch.nn.Linear(1, 1))["AP"]
+    assert 0.39 < found < 0.53  # .457, the standard deviation of one question's AP is .29: four of the mean's
+
+
 def test_negatives_are_refreshed_with_the_model(
     pairs: cs.TrainingPairs, collection: Any, tiny_bert: str, tmp_path: Path
 ) -> None:

@@ -263,6 +263,24 @@ def test_what_cannot_be_is_named(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("with_ranks", [False, True])
+def test_a_model_that_tells_nothing_apart_is_not_the_best(pairs: cs.TrainingPairs, with_ranks: bool) -> None:
+    """One score for all, the gold listed first of five: chance is left, unless a first stage ranked it first."""
+    from pt_convsearch.training.ranking_dev import DevReranking
+
+    number = 300
+    topics = pd.DataFrame({"qid": [str(n) for n in range(number)], "query": "w1", "qhistory": [[]] * number})
+    corpus = [{"docno": f"d{n}", "text": f"w{n}"} for n in range(number)]
+    rows = [(str(n), f"d{(n + place) % number}", place) for n in range(number) for place in range(5)]
+    candidates = pd.DataFrame(rows, columns=["qid", "docno", "rank"])
+    qrels = candidates[candidates["rank"] == 0].assign(label=1)
+    given = candidates if with_ranks else candidates.drop(columns="rank")
+    dev = DevReranking((topics, qrels, corpus, given), cs.X, pairs, "RR")
+    found = dev(pt.apply.generic(lambda frame: frame.assign(score=1.0)))["RR"]
+    # the mean of 1, 1/2 … 1/5 is .457; four standard deviations of the mean of 300 are .067
+    assert found == 1.0 if with_ranks else 0.39 < found < 0.53
+
+
 def test_dev_candidates_from_a_pipeline(
     pairs: cs.TrainingPairs, collection: Any, tiny_bert: str, tmp_path: Path
 ) -> None:
