@@ -49,7 +49,7 @@ from _rewriting_parts import (
     starting_model,
 )
 from _rewriting_tables import write_tables
-from _rows import Rows
+from _rows import Rows, fingerprint
 from ir_measures import RR, R
 
 import pt_convsearch as cs
@@ -124,6 +124,8 @@ class Experiment:
         return {
             "num_draws": options.reward_draws, "temperature": options.reward_temperature,
             "baseline": options.reward_baseline, "normalize": options.reward_normalize,
+            "penalty": options.reward_penalty, "mle_weight": options.reward_mle, "warmup": options.reward_warmup,
+            "precision": "fp32" if self.data.name == "testbed" else "auto",
         }  # fmt: skip
 
     # -- what makes the queries
@@ -218,13 +220,15 @@ class Experiment:
             self._trained("conqrr", lambda target: cs.train_conqrr(
                 start, train[train["qid"].isin(qrels["qid"])], qrels, self.rewarded, reward=RR, out=target,
                 dev=(dev, dev_qrels), max_steps=options.reward_steps, batch_size=options.reward_batch,
-                eval_every=math.ceil(options.reward_steps / 3), learning_rate=options.reward_rate, max_new_tokens=32,
+                eval_every=math.ceil(options.reward_steps / 6), learning_rate=options.reward_rate, max_new_tokens=32,
                 seed=options.seed, **self.draws(),
             ), lambda target: None)  # fmt: skip
             curve = reward_curve(self.models / "conqrr", float(before.loc["start", "RR"]))
             note = f"the same, {options.reward_steps} steps of {options.reward_batch} questions by reward (RR of BM25)"
             if options.reward_draws > 1:
                 note += f", {options.reward_draws} draws each at temperature {options.reward_temperature:g}"
+            if options.reward_mle:
+                note += f", {options.reward_mle:.0%} of the loss on gold rewrites"
         return Made(self._opened("conqrr"), note, curve=curve)
 
     def _trained(self, name: str, train: Callable[[str], Any], opened: Callable[[str], Any]) -> Any:
@@ -352,6 +356,9 @@ def main(argv: list[str] | None = None) -> None:
     add("--reward-temperature", type=float, default=1.0, help="that they are drawn at (default 1)")
     add("--reward-baseline", default="greedy", choices=["greedy", "others"], help="what they have to be better than")
     add("--reward-normalize", action="store_true", help="divide advantages by their standard deviation")
+    add("--reward-penalty", type=float, default=1.0, help="how much worse draws count (default 1)")
+    add("--reward-mle", type=float, default=0.0, help="the share of the loss on gold rewrites (default 0)")
+    add("--reward-warmup", type=float, default=0.0, help="the share of steps in which the rate rises (default 0)")
     add("--reward-dev", type=int, default=100, metavar="N", help="dev questions that it is watched on (default 100)")
     add("--k1", type=float, default=0.82, help="of BM25 (default 0.82, the paper's for QReCC)")
     add("--b", type=float, default=0.68, help="of BM25 (default 0.68)")
@@ -375,7 +382,10 @@ def main(argv: list[str] | None = None) -> None:
     rows = Rows(options.out / "rows")
     if not options.table_only:
         with temporary() as folder:
-            index = cs.BM25Index(Path(folder) / "passages.bm25").index(data.corpus())
+            # one place for one collection: a training by reward that was stopped knows its pipeline again
+            place = options.out / f"passages.{fingerprint(data.fingerprint())}.bm25"
+            index = cs.BM25Index(place)
+            index = index if index.built() else index.index(data.corpus())
             experiment = Experiment(data, index, engines(data, index, Path(folder), options), options)
             makers = experiment.rows()
             wanted = list(makers) if options.rows is None else [name.strip() for name in options.rows.split(";")]

@@ -133,7 +133,7 @@ def sequences_of(generator: Generator, batch: dict[str, Any], texts: list[str], 
     model, tokenizer, n = generator.model, generator.tokenizer, decoding.num_rewrites
     options: dict[str, Any] = {}
     if decoding.sample:
-        # the draw is made by the noise on the scores, so the largest score is taken
+        # the draw is made in the scores: only the token that was drawn is left
         batch = {name: [row for row in values for _ in range(n)] for name, values in batch.items()}
         keys = [(text, number) for text in texts for number in range(n)]
         options["logits_processor"] = LogitsProcessorList([_Draw(decoding, keys)])
@@ -151,9 +151,10 @@ def sequences_of(generator: Generator, batch: dict[str, Any], texts: list[str], 
 
 
 class _Draw:
-    """Adds noise of a Gumbel distribution to the scores: the largest sum is then a draw from the model's distribution.
+    """Draws a token from the model's distribution and leaves no other.
 
-    Each sequence has a generator of its own, seeded by the seed, its input and its number.
+    Each sequence has a generator of its own, seeded by the seed, its input and its number, and asks it for one number a
+    token: the token is the one in whose part of the summed probabilities the number lies.
     """
 
     def __init__(self, decoding: Decoding, keys: Sequence[tuple[str, int]]) -> None:
@@ -175,9 +176,11 @@ class _Draw:
             before[:, 0] = 0
             outside = (before >= self.decoding.top_p).scatter(-1, places, before >= self.decoding.top_p)
             scores = scores.masked_fill(outside, -torch.inf)
-        size = scores.shape[-1]
-        noise = np.stack([generator.gumbel(size=size) for generator in self.generators]).astype(np.float32)
-        return scores + torch.from_numpy(noise).to(scores.device)
+        sums = torch.softmax(scores.double(), dim=-1).cumsum(dim=-1)
+        numbers = torch.tensor([[generator.random()] for generator in self.generators], dtype=torch.float64)
+        drawn = torch.searchsorted(sums, numbers.to(sums.device) * sums[:, -1:], right=True)
+        drawn = drawn.clamp(max=scores.shape[-1] - 1)
+        return torch.full_like(scores, -torch.inf).scatter(-1, drawn, 0.0)
 
 
 def _key(seed: int, text: str, number: int) -> int:

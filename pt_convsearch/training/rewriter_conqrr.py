@@ -43,6 +43,7 @@ def train_conqrr(
     temperature: float = 1.0,
     baseline: str = "greedy",
     normalize: bool = False,
+    penalty: float = 1.0,
     mle_weight: float = 0.0,
     first_turns: bool = False,
     seed: int = 1,
@@ -91,6 +92,7 @@ def train_conqrr(
         baseline: what a drawn rewrite has to be better than: "greedy", the greedy rewrite, or "others", the mean of the
             question's other draws (``num_draws`` of at least 2; nothing is written greedily).
         normalize: divide the advantages of a batch by their standard deviation.
+        penalty: how much draws that are worse count, from 0 (learn only from better ones) to 1.
         mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language.
         first_turns: train on first turns as well.
         seed: of order, draws and dropout.
@@ -119,6 +121,8 @@ def train_conqrr(
     run = RunOptions.of(locals())
     if not 0 <= mle_weight <= 1:
         raise ValueError(f"mle_weight={mle_weight}: a share lies in [0, 1]")
+    if not 0 <= penalty <= 1:
+        raise ValueError(f"penalty={penalty}: a weight lies in [0, 1]")
     _check_draws(num_draws, temperature, baseline)
     if not isinstance(pipeline, pt.Transformer):
         raise TypeError(f"pipeline is {pipeline!r}: give a transformer, Q -> R")
@@ -146,7 +150,7 @@ def train_conqrr(
         else digest([dev_topics[["qid", "query", "qhistory"]], _sorted(dev_judge.judgments)]),
         "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "max_new_tokens": max_new_tokens,
         "num_draws": num_draws, "temperature": temperature, "baseline": baseline, "normalize": normalize,
-        **run.settings(),
+        "penalty": penalty, **run.settings(),
     }  # fmt: skip
     target = Path(out)
     if overwrite or not finished(target, settings):
@@ -171,7 +175,7 @@ def train_conqrr(
                 "dev_topics": dev_topics,
                 "max_new_tokens": max_new_tokens, "max_input_length": inputs["max_input_length"],
                 "mle_weight": mle_weight, "draw_seed": seed, "num_draws": num_draws, "temperature": temperature,
-                "baseline": baseline, "normalize": normalize,
+                "baseline": baseline, "normalize": normalize, "penalty": penalty,
             },
         )  # fmt: skip
     return Rewriter(str(target), max_new_tokens=max_new_tokens, device=device)
@@ -183,7 +187,8 @@ class RewardTrainer(Seq2SeqTrainer):
     def __init__(
         self, *, generator: Generator, judge: Reward, topics: pd.DataFrame, dev_judge: Reward | None,
         dev_topics: pd.DataFrame | None, max_new_tokens: int, max_input_length: int, mle_weight: float, draw_seed: int,
-        num_draws: int, temperature: float, baseline: str, normalize: bool, **options: Any,
+        num_draws: int, temperature: float, baseline: str, normalize: bool, penalty: float,
+        **options: Any,
     ) -> None:  # fmt: skip
         self.generator = generator
         self.judge, self.topics = judge, topics
@@ -192,7 +197,7 @@ class RewardTrainer(Seq2SeqTrainer):
         self.mle_weight = mle_weight
         self.draw_seed = draw_seed
         self.num_draws, self.temperature = num_draws, temperature
-        self.baseline, self.normalize = baseline, normalize
+        self.baseline, self.normalize, self.penalty = baseline, normalize, penalty
         self._rewards: dict[str, list[float]] = {}
         super().__init__(processing_class=generator.tokenizer, **options)
         self.model_accepts_loss_kwargs = False
@@ -218,7 +223,7 @@ class RewardTrainer(Seq2SeqTrainer):
             greedy = self.judge(topics, self._write(texts, Decoding(1, 1, max_new_tokens=self.max_new_tokens))[1])
             self._rewards.setdefault("greedy", []).append(float(greedy.mean()))
         self._rewards.setdefault("drawn", []).append(float(rewards.mean()))
-        advantage = advantages(rewards, greedy, normalize=self.normalize).ravel()
+        advantage = advantages(rewards, greedy, normalize=self.normalize, penalty=self.penalty).ravel()
         model.train()
         log_p = self._log_probabilities(model, [texts[row] for row in each], drawn, self.temperature)
         loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)

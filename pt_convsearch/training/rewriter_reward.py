@@ -71,7 +71,9 @@ class Reward:
             self._known[qid, rewrite] = float(values.get(qid, 0.0)) if rewrite.strip() else 0.0
 
 
-def advantages(drawn: np.ndarray, greedy: np.ndarray | None = None, *, normalize: bool = False) -> np.ndarray:
+def advantages(
+    drawn: np.ndarray, greedy: np.ndarray | None = None, *, normalize: bool = False, penalty: float = 1.0
+) -> np.ndarray:
     """By how much each drawn rewrite is better than what it is compared with.
 
     Args:
@@ -79,6 +81,7 @@ def advantages(drawn: np.ndarray, greedy: np.ndarray | None = None, *, normalize
         greedy: rewards of the greedy rewrites; None: each draw is compared with the mean of the question's others.
         normalize: divide by the standard deviation over all draws, so that the step does not depend on the reward's
             scale.
+        penalty: what those below 0 are multiplied by, after that.
 
     >>> advantages(np.array([[1.0, 0.25], [0.0, 0.5]]), np.array([0.5, 0.5])).tolist()
     [[0.5, -0.25], [-0.5, 0.0]]
@@ -91,7 +94,8 @@ def advantages(drawn: np.ndarray, greedy: np.ndarray | None = None, *, normalize
     else:
         found = drawn - greedy[:, None]
     spread = float(found.std()) if normalize else 1.0
-    return found / spread if spread > 0 else found
+    found = found / spread if spread > 0 else found
+    return np.where(found < 0, penalty * found, found)
 
 
 def self_critical_loss(log_probabilities: torch.Tensor, advantage: Sequence[float] | np.ndarray) -> torch.Tensor:

@@ -104,6 +104,7 @@ def test_advantages_by_hand() -> None:
     assert others == pytest.approx(np.array([[0.75, -0.75, 0.0], [0.0, 0.0, 0.0]]))
     # the standard deviation over the six: sqrt((2 * 0.5625) / 6)
     assert advantages(drawn, normalize=True) == pytest.approx(others / (2 * 0.5625 / 6) ** 0.5)
+    assert advantages(drawn, penalty=0.2) == pytest.approx(np.array([[0.75, -0.15, 0.0], [0.0, 0.0, 0.0]]))
     # nothing to tell apart: no division by 0
     assert advantages(np.full((2, 2), 0.3), normalize=True).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
@@ -154,7 +155,8 @@ def test_options_of_draws_that_contradict(tmp_path: Path, index: cs.BM25Index) -
     train, golds = world(6, 1)
     start, pipeline = tiny_t5(tmp_path / "t5"), index.bm25(num_results=10)
     for wrong, why in [({"baseline": "others"}, "num_draws=2"), ({"baseline": "mean"}, "'greedy' or 'others'"),
-                        ({"temperature": 0.0}, "temperature"), ({"num_draws": 0}, "at least 1")]:  # fmt: skip
+                        ({"temperature": 0.0}, "temperature"), ({"num_draws": 0}, "at least 1"),
+                       ({"penalty": -1.0}, r"\[0, 1\]")]:  # fmt: skip
         with pytest.raises(ValueError, match=why):
             cs.train_conqrr(start, train, golds, pipeline, out=tmp_path / "o", **wrong)
 
