@@ -114,3 +114,13 @@ def test_an_answer_from_several_passages(bm25: pt.Transformer) -> None:
     assert set(chat.ask("Dune").docno) == {"d1", "d2"}
     chat.answer("A novel with sequels.", docno=["d1", "d2"])
     assert chat.ask("Dune and the moon?").docno.tolist() == ["d3"]
+
+
+def test_what_is_no_pipeline_and_no_answer() -> None:
+    with pytest.raises(TypeError, match="pipeline is a str: give a transformer"):
+        cs.Session("bm25")
+    chat = cs.Session(cs.form(cs.X))
+    chat.ask("Who?")
+    with pytest.raises(ValueError, match="an answer is a text, not None"):
+        chat.answer(None)
+    assert repr(chat) == "Session(form(X), 1 turns)"

@@ -330,3 +330,21 @@ def test_tokenizers_that_are_none() -> None:
         query([], "q", max_tokens=3, tokenizer="/no-such-tokenizer")
     with pytest.raises(ValueError, match="2 of its own"):
         query([], "q", max_tokens=2, tokenizer=TOKENIZERS["bert"])
+
+
+def test_counting_by_hand(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a budget asks of its counters, one by one; a store of words that is full is emptied, not wrong."""
+    from transformers import AutoTokenizer
+
+    from pt_convsearch.forming import tokens
+    from tests.desk import tokenizer
+
+    assert tokens.last_tokens("a bc  d", 2, tokens.Words()) == ("bc  d", 2)
+    tokenizer(tmp_path)
+    bert = tokens.counter(AutoTokenizer.from_pretrained(tmp_path))
+    assert bert.last_words("lima peru", 9) == (2, 2)
+    assert bert.last_words("peru xyz", 3) == (1, 3)  # x ##y ##z
+    monkeypatch.setattr(tokens, "_MOST_WORDS", 1)
+    assert [bert.count(text) for text in ("lima", "lima rome", "xy", "lima rome xy")] == [1, 2, 2, 4]
+    assert not tokens._begins_word("e\u0301", 1)  # an accent of its own belongs to its letter
+    assert not tokens._begins_word("a", 1)

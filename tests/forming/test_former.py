@@ -353,3 +353,20 @@ def test_what_was_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_labels_fit_into_schematics(former: pt.Transformer, label: str) -> None:
     assert pt.schematic.transformer_schematic(former)["label"] == label
     assert len(label) <= 20
+
+
+def test_what_repeat_must_be() -> None:
+    with pytest.raises(TypeError, match="repeat is 3: give a dict of parts and numbers"):
+        cs.form(cs.X, repeat=3)
+    with pytest.raises(ValueError, match="repeat goes with an expression over parts"):
+        cs.form(len, repeat={cs.CURRENT: 2})
+
+
+def test_a_tokenizer_is_shown_by_its_name(tmp_path) -> None:
+    from transformers import AutoTokenizer
+
+    from tests.desk import tokenizer
+
+    tokenizer(tmp_path)
+    former = cs.form(cs.X, max_tokens=9, tokenizer=AutoTokenizer.from_pretrained(tmp_path))
+    assert repr(former) == f"form(X, max_tokens=9, tokenizer={str(tmp_path)!r})"

@@ -195,3 +195,12 @@ def test_other_things_are_not_parts() -> None:
 def test_parts_are_no_transformer(use) -> None:
     with pytest.raises(TypeError, match=r"cs\.form\(X\)"):
         use()
+
+
+@pytest.mark.parametrize("first", [cs.QUESTIONS, cs.FIRST_QUESTION])
+def test_a_choice_that_has_no_short_name_is_written_out(first: cs.Parts) -> None:
+    """Of every second turn another kind of message; with and without a word for the first question alone."""
+    turns = [cs.last(2) - cs.last(1), cs.last(4) - cs.last(3), cs.last(6) - cs.last(5)]
+    parts = (first & turns[0]) | (cs.QUESTIONS & turns[1]) | (cs.ANSWERS & turns[2])
+    assert eval(repr(parts), dict(READ_BACK)) == parts
+    assert repr(parts).count("last(") >= 5

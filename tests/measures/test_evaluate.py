@@ -32,7 +32,9 @@ def qrels_of(labels: dict[str, dict[str, int]]) -> pd.DataFrame:
 def reference(run: pd.DataFrame, qrels: pd.DataFrame, measures: list[Measure]) -> dict[tuple[str, str], float]:
     run = run.rename(columns={"qid": "query_id", "docno": "doc_id"})
     qrels = qrels.rename(columns={"qid": "query_id", "docno": "doc_id", "label": "relevance"})
-    return {(one.query_id, str(one.measure)): one.value for one in ir_measures.iter_calc(measures, qrels, run)}
+    # one by one: together, a measure without gains now and then gets those of another
+    found = (one for measure in measures for one in ir_measures.iter_calc([measure], qrels, run))
+    return {(one.query_id, str(one.measure)): one.value for one in found}
 
 
 # no labels below 0: trec_eval counts them outside its array, and now and then never comes back
@@ -258,3 +260,22 @@ def test_labels_below_zero_are_not_relevant() -> None:
     # handed to ir_measures: "a" is judged, not relevant, and stands before the one relevant document
     others = evaluate(run, qrels, [Rprec, Bpref]).sort_index()
     assert others.to_numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_gains_of_one_measure_are_not_those_of_another(monkeypatch) -> None:
+    """ir_measures puts nDCG without gains to whichever group it made first, which hangs on Python's hash seed."""
+    calls: list[list[str]] = []
+    real = ir_measures.iter_calc
+    monkeypatch.setattr(ir_measures, "iter_calc", lambda m, *rest: calls.append(list(map(str, m))) or real(m, *rest))
+    plain, none = nDCG(judged_only=True), nDCG(judged_only=True, gains={1: 0})
+    found = evaluate(run_of({"1": ["d0"]}), qrels_of({"1": {"d0": 1}}), [none, plain, none @ 1, plain @ 1])
+    assert found.iloc[0].tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert [[("gains" in name) for name in call] for call in calls] == [[True, True], [False, False]]
+
+
+def test_judgments_that_were_checked_are_taken_and_scores_are_numbers() -> None:
+    checked = judgments({"1": {"d0": 1}})
+    assert judgments(checked) is checked
+    run = pd.DataFrame({"qid": ["1"], "docno": ["d0"], "score": ["high"]})
+    with pytest.raises(ValueError, match="column 'score' of the run holds what is no number"):
+        evaluate(run, checked, [RR])
