@@ -15,14 +15,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyterrier as pt
-import regex
 
 from pt_convsearch.topics.checks import as_ids, first_three
 
 Corpus = pd.DataFrame | pt.Transformer | Iterable[dict[str, Any]] | Callable[[], Iterable[dict[str, Any]]] | Any
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
-# vowel signs and the like belong to the letter before them: without them, words of Hindi or Thai would be one
-_WORD = regex.compile(r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*")
 _CHUNK = 20_000
 
 
@@ -30,14 +27,23 @@ _CHUNK = 20_000
 def normalise(text: str) -> str:
     """The words of a text: compatibility forms, case, punctuation and white space do not count.
 
+    An emoji is a word; so is each character where a script puts no spaces between words (Chinese, Thai …).
+
     >>> normalise("  “The  CAT” sat.")
     'the cat sat'
+    >>> normalise("我住在北京！👍")
+    '我 住 在 北 京 👍'
     >>> normalise("?!")
     '?!'
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = (_ASCII_WORD if folded.isascii() else _WORD).findall(folded)
-    return " ".join(words or folded.split())
+    if text.isascii():
+        text = text.lower()
+        return " ".join(_ASCII_WORD.findall(text) or text.split())
+    from pt_convsearch.lexical.analysis import unicode_tokens  # with the whole engine: only where it is needed
+
+    # once more after case folding, which takes some letters apart; how an emoji is to be drawn is no difference
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).replace("\ufe0f", "")
+    return " ".join(unicode_tokens(folded) or folded.split())
 
 
 def text_key(text: str) -> int:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from pt_convsearch._results import results_frame
 from pt_convsearch._stage import Stage
-from pt_convsearch.topics.checks import check_queries
+from pt_convsearch.topics.checks import as_ids, check_queries
 
 from ._fingerprint import digest
 from ._texts import Corpus, _documents
@@ -77,6 +77,6 @@ class RandomNegatives(Stage):
 
 def _docnos(corpus: Any) -> np.ndarray:
     if isinstance(corpus, pd.DataFrame):
-        return corpus["docno"].astype(str).to_numpy(dtype=object)
+        return as_ids(corpus["docno"], "docno").to_numpy(dtype=object)
     documents = corpus if isinstance(corpus, list | tuple | np.ndarray | pd.Series) else _documents(corpus)
     return np.array([one["docno"] if isinstance(one, dict) else str(one) for one in documents], dtype=object)

@@ -226,9 +226,31 @@ def test_ids_that_are_no_text() -> None:
         ("ok ❤\ufe0f", "ok ❤", True),
         ("Ｔｈｅ\u3000ｃａｔ", "the cat.", True),
         ("👍", "👎", False),
+        ("great 👍", "great 👎", False),
+        ("great 👍", "GREAT! 👍🏽", False),  # another hand
+        ("北京 市", "北京市。", True),
+        ("东京", "東京", False),
     ],
 )
 def test_what_is_the_same_text(one: str, other: str, same: bool) -> None:
     qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
     frame = pd.DataFrame({"qid": "1", "docno": ["a", "b"], "rank": [0, 1], "score": [2.0, 1.0], "text": [one, other]})
     assert cs.DropPositives(qrels)(frame)["docno"].tolist() == ([] if same else ["b"])
+
+
+def test_words_of_scripts_without_spaces_and_emoji() -> None:
+    """Beijing stands in the sentence though no space says so; an emoji is part of a context that holds it."""
+
+    def left(drop: pt.Transformer, *texts: str, said: str = "我住在北京市，你呢？ yes 👍") -> list[str]:
+        rows = {"qid": "1", "query": "那里怎么样", "docno": list("abcdef")[: len(texts)], "text": list(texts)}
+        history = [{"role": "user", "content": said}]
+        frame = pd.DataFrame(rows).assign(qhistory=[history] * len(texts), rank=range(len(texts)), score=0.0)
+        return drop(frame)["text"].tolist()
+
+    assert left(cs.DropContextSubsets(), "北京市", "北市", "上海", "👍", "👎", "YES!") == ["北市", "上海", "👎"]
+    assert left(cs.DropAnswerContaining({"1": "北京"}), "我爱北京！", "北方的京城", "上海") == ["北方的京城", "上海"]
+    # 12 characters are 10 trigrams; one more character in the middle keeps 8 of them: 8 / (10 + 11 - 8)
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["a"], "label": [1]})
+    texts = ("一二三四五六七八九十百千", "一二三四五六大七八九十百千", "上海")
+    for threshold, kept in ((8 / 13, ["上海"]), (0.62, [texts[1], "上海"])):
+        assert left(cs.DropNearDuplicates(qrels, threshold=threshold), *texts) == kept

@@ -32,6 +32,11 @@ class Fixed(pt.Transformer):
         return f"Fixed{self.docnos}"
 
 
+def test_docnos_that_a_join_made_numbers() -> None:
+    corpus = pd.DataFrame({"docno": [1.0, 2.0], "text": ["a", "b"]})
+    assert sorted(cs.RandomNegatives(corpus)(TOPICS[:1])["docno"]) == ["1", "2"]
+
+
 def test_random_negatives_depend_on_seed_and_qid_alone() -> None:
     stage = cs.RandomNegatives(DOCNOS, num_results=5, seed=1)
     together = stage(TOPICS)
