@@ -20,7 +20,7 @@ def read_run(path: PathLike) -> pd.DataFrame:
     Raises:
         ValueError: a line that is no such row, named by file and line number.
     """
-    rows = [(row[0], row[2], _number(path, line, row[3]), _number(path, line, row[4])) for line, row in _rows(path, 6)]
+    rows = [(row[0], row[2], _integer(path, line, row[3]), _number(path, line, row[4])) for line, row in _rows(path, 6)]
     frame = pd.DataFrame(rows, columns=["qid", "docno", "rank", "score"])
     return frame.astype({"qid": str, "docno": str, "rank": "int64", "score": "float64"})
 
@@ -54,7 +54,7 @@ def read_qrels(path: PathLike) -> pd.DataFrame:
     Raises:
         ValueError: a line that is no such row, named by file and line number.
     """
-    rows = [(row[0], row[2], int(_number(path, line, row[3]))) for line, row in _rows(path, 4)]
+    rows = [(row[0], row[2], _integer(path, line, row[3])) for line, row in _rows(path, 4)]
     return pd.DataFrame(rows, columns=["qid", "docno", "label"]).astype({"qid": str, "docno": str, "label": "int64"})
 
 
@@ -66,6 +66,13 @@ def _rows(path: PathLike, width: int) -> Iterator[tuple[int, list[str]]]:
                 raise ValueError(f"{path}, line {line}: {len(row)} fields where {width} are due: {text.strip()[:80]!r}")
             if row != [""]:
                 yield line, row
+
+
+def _integer(path: PathLike, line: int, text: str) -> int:
+    number = _number(path, line, text)
+    if not number.is_integer():
+        raise ValueError(f"{path}, line {line}: {text!r} is no whole number")
+    return int(number)
 
 
 def _number(path: PathLike, line: int, text: str) -> float:

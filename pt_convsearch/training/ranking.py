@@ -48,7 +48,8 @@ def group_loss(scores: Tensor, groups: Tensor, loss: Loss) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(scores, first.to(scores.dtype))
     relevant = scores[first][groups]
     if loss == "hinge":
-        return torch.relu(1.0 - relevant + scores)[~first].mean()
+        others = torch.relu(1.0 - relevant + scores)[~first]
+        return others.mean() if len(others) else scores.sum() * 0.0  # questions without a negative teach nothing
     largest = torch.full((int(groups[-1]) + 1,), float("-inf"), device=scores.device, dtype=scores.dtype)
     largest = largest.scatter_reduce(0, groups, scores.detach(), "amax")
     total = torch.zeros_like(largest).index_add(0, groups, torch.exp(scores - largest[groups]))

@@ -62,6 +62,20 @@ def test_qrels_and_their_faults(tmp_path) -> None:
         read_qrels(path)
 
 
+def test_grades_and_ranks_are_whole_numbers(tmp_path) -> None:
+    """Half a grade must not become none in silence."""
+    path = tmp_path / "q"
+    path.write_text("1 0 a 1.0\n1 0 b -2\n", encoding="utf-8")
+    assert read_qrels(path)["label"].tolist() == [1, -2]
+    for label in ("0.5", "nan", "inf"):
+        path.write_text(f"1 0 a 1\n1 0 b {label}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=f"line 2: '{label}' is no whole number"):
+            read_qrels(path)
+    path.write_text("1 Q0 a 0.5 1.0 x\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1: '0.5' is no whole number"):
+        read_run(path)
+
+
 def test_an_empty_file_is_an_empty_run(tmp_path) -> None:
     with gzip.open(tmp_path / "run.gz", "wb"):
         pass

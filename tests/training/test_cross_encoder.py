@@ -292,3 +292,17 @@ def test_dev_candidates_from_a_pipeline(
     entries = curve(tmp_path / "m")
     # BM25 finds every gold by its word, and re-ranking three of three loses none
     assert [entry["R@3"] for entry in entries if "R@3" in entry] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("loss", ["softmax", "hinge"])
+def test_questions_without_a_negative_teach_nothing(loss: Any) -> None:
+    import torch
+
+    from pt_convsearch.training.ranking import group_loss
+
+    scores = torch.tensor([2.0, -1.0], requires_grad=True)
+    found = group_loss(scores, torch.tensor([0, 1]), loss)
+    found.backward()
+    assert found.item() == pytest.approx(0.0, abs=1e-6)
+    assert scores.grad is not None
+    assert scores.grad.tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
