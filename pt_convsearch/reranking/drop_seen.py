@@ -11,6 +11,7 @@ import pandas as pd
 import pyterrier as pt
 
 from .._stage import Stage
+from ..topics.checks import as_ids
 from ..topics.messages import shown_docnos
 
 logger = logging.getLogger(__name__)
@@ -97,8 +98,8 @@ class DropSeen(Stage):
                 "add 'docno' to the messages, as cs.topics.answers does",
                 stacklevel=3,
             )
-        pairs = zip(queries.tolist(), inp["docno"], strict=True)
-        return np.fromiter((str(docno) in shown[query] for query, docno in pairs), dtype=bool, count=len(inp))
+        pairs = zip(queries.tolist(), as_ids(inp["docno"], "docno"), strict=True)
+        return np.fromiter((docno in shown[query] for query, docno in pairs), dtype=bool, count=len(inp))
 
 
 def _lowered(scores: np.ndarray, seen: np.ndarray, queries: np.ndarray) -> np.ndarray:

@@ -105,6 +105,11 @@ def test_one_query_at_a_time_and_together() -> None:
     pd.testing.assert_frame_equal(whole, single)
 
 
+def test_docnos_that_a_join_made_numbers() -> None:
+    found = results([("1", "7", 2.0), ("1", "8", 1.0)], {"1": [{"role": "assistant", "content": "x", "docno": 7}]})
+    assert cs.DropSeen()(found.assign(docno=[7.0, 8.0]))["docno"].tolist() == [8.0]
+
+
 def test_a_docno_of_nothing_is_none() -> None:
     """An empty cell of a file, or a gap in a list, names no passage: not even the one called None."""
     history = [{"role": "assistant", "content": "x", "docno": docno} for docno in ("", float("nan"), ["a", None])]
