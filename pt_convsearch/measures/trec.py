@@ -51,6 +51,9 @@ def write_run(run: pd.DataFrame, path: PathLike, *, tag: str = "pt_convsearch") 
 def read_qrels(path: PathLike) -> pd.DataFrame:
     """Read ``qid iteration docno label`` (plain or .gz): qid, docno, label.
 
+    Judgments in other forms (BEIR's, JSON, tabs between ids that hold blanks) are read by
+    ``pt_convsearch.datasets.read_qrels``.
+
     Raises:
         ValueError: a line that is no such row, named by file and line number.
     """
@@ -63,7 +66,9 @@ def _rows(path: PathLike, width: int) -> Iterator[tuple[int, list[str]]]:
         for line, text in enumerate(handle, 1):
             row = _WHITE.split(text.strip(" \t\r\n\f\v"))
             if row != [""] and len(row) != width:
-                raise ValueError(f"{path}, line {line}: {len(row)} fields where {width} are due: {text.strip()[:80]!r}")
+                said = f"{path}, line {line}: {len(row)} fields where {width} are due: {text.strip()[:80]!r}"
+                other = "; judgments in other forms are read by pt_convsearch.datasets.read_qrels"
+                raise ValueError(said + (other if width == 4 else ""))
             if row != [""]:
                 yield line, row
 
