@@ -131,6 +131,8 @@ def field(item: dict[str, Any], key: str, kind: type | tuple[type, ...], where: 
     if value is None:
         if default is not _REQUIRED:
             return default
+        if key in item:
+            raise ValueError(f"{where}: no field {key!r} with a value: it is null")
         raise ValueError(f"{where}: no field {key!r}, only {', '.join(map(repr, list(item)[:8]))}")
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

@@ -87,7 +87,7 @@ class TestForum:
         [
             ([utterance("bot", "x", 1)], "utterance 1: actor_type is 'bot'"),
             ([{"actor_type": "user", "utterance_pos": 1}], "utterance 1: no field 'utterance'"),
-            ([utterance("user", None, 1)], "no field 'utterance'"),
+            ([utterance("user", None, 1)], "no field 'utterance' with a value: it is null"),
             ([utterance("user", 5, 1)], "field 'utterance' holds 5"),
             (["x"], "utterances are JSON objects"),
             ({"0": {}}, "field 'utterances' holds"),
