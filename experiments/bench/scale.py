@@ -213,6 +213,9 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
             start = time.perf_counter()
             pool.map(plain_encode, [records[i::workers] for i in range(workers)])
             plain = time.perf_counter() - start
+            pool.close()
+            pool.join()
+        worker_peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         start = time.perf_counter()
         cs.scale.encode(records[:8], encoder, folder / f"warm-{workers}.flex", num_workers=workers)
         started = time.perf_counter() - start
@@ -225,7 +228,7 @@ def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
             "passages_per_s": round(size / seconds, 2), "seconds_to_start": round(started, 2),
             "plain_seconds": round(plain, 2),
             "speed_to_plain": round(plain / (seconds - started), 3) if seconds > 2 * started else None,
-            "peak_mb": peak_mb(),
+            "peak_mb": peak_mb(), "worker_peak_mb": round(worker_peak, 1),
         })  # fmt: skip
     return {"encode": rows}
 

@@ -156,13 +156,19 @@ def _encoding(known: dict[str, Any], n: int, dim: int, gpus: int, cores: int, ra
         rate = run["passages_per_s"] / run["workers"]
         basis = f"{rate:.1f} passages/s per core: {run['what']}, {run['passages']:,} passages, {run['workers']} workers"
     assert rate is not None
+    peaks = [run for run in known["runs"].get("encode", []) if "worker_peak_mb" in run]
     units = gpus or cores
     size = 4 * dim * n / 1e9
-    return [
+    lines = [
         Line(step, "time", n / rate / units / 3600, "h", basis, "extrapolated"),
         Line(step, "disk", size, "GB", f"4 bytes x {dim} x passages", "computed"),
         Line(step, "disk while running", 2 * size, "GB", "parts, and the index they are put together to", "computed"),
     ]
+    if peaks:
+        run = peaks[-1]
+        because = f"{run['what']}; blocks of 4,096 passages come and go, so it does not grow with the collection"
+        lines.append(Line(step, "memory of a worker", run["worker_peak_mb"] / 1e3, "GB", because, "measured"))
+    return lines
 
 
 @dataclass(frozen=True)

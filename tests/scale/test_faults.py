@@ -6,8 +6,11 @@ The tests marked slow (``CONVSEARCH_SLOW=1``) start clusters of several nodes an
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,7 @@ import pt_convsearch as cs
 from pt_convsearch.scale import ShardedIndex, encode
 
 from .conftest import some_topics, tied_docs
+from .jobs import JOBS
 
 
 class DyingEncoder(cs.BiEncoder):
@@ -72,6 +76,27 @@ def test_shards_on_ray(ray_session, tmp_path):
     path.write_bytes(content)
     pd.testing.assert_frame_equal(broken.bm25(num_results=9)(topics), expected)
     broken.close()
+
+
+@pytest.mark.parametrize("name", ["build", "rows"])
+def test_a_killed_program_is_started_again(ray_session, tmp_path, name):
+    """One trial of ``faults.py driver``, on the Ray of the other tests: its workers outlive the program."""
+    job = JOBS[name](tmp_path)
+    job.prepare()
+    wanted = random.Random(name).randrange(1, job.total // 2)
+    address = ray_session.get_runtime_context().gcs_address
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.scale.jobs", name, str(tmp_path)], cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE, env={**os.environ, "RAY_ADDRESS": address},
+    )  # fmt: skip
+    while process.poll() is None and job.done() < wanted:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    job.run()
+    assert job.same()
+    assert job.leftovers() == []
 
 
 @pytest.mark.slow

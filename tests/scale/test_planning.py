@@ -13,7 +13,7 @@ from pt_convsearch.scale.planning import measured
 FIGURES = {
     "machine": "2 cores", "when": "2026-11-30",
     "runs": {
-        "encode": [{"what": "MiniLM", "passages": 400, "workers": 2, "passages_per_s": 40.0}],
+        "encode": [{"what": "MiniLM", "passages": 400, "workers": 2, "passages_per_s": 40.0, "worker_peak_mb": 750}],
         "bm25_index": [
             {"passages": 1000, "seconds": 2.0, "bytes": 500_000, "peak_mb": 300},
             {"passages": 2000, "seconds": 3.0, "bytes": 900_000, "peak_mb": 310},
@@ -32,6 +32,7 @@ def test_plan_by_hand():
     # 20 passages a second and core, two cores
     assert plan["encoding", "time"] == pytest.approx(4000 / 40 / 3600)
     assert plan["encoding", "disk"] == pytest.approx(4 * 768 * 4000 / 1e9)
+    assert plan["encoding", "memory of a worker"] == pytest.approx(0.75)  # whatever the collection
     # the line through (1000, 500 kB) and (2000, 900 kB): 100 kB + 400 bytes a passage
     assert plan["BM25", "disk"] == pytest.approx(1_700_000 / 1e9)
     assert plan["BM25", "indexing"] == pytest.approx(5.0 / 2 / 3600)
