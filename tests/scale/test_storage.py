@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import uuid
 
@@ -115,3 +117,47 @@ def test_an_address_whose_library_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(ImportError, match=r"gs://bucket/x.*pip install"):
         Storage("gs://bucket/x").exists()
+
+
+def test_what_killed_runs_left_goes(tmp_path, caplog):
+    """Half-written files of dead processes go, those of live ones stay; one that holds the folder clears all."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    storage = Storage(tmp_path / "x")
+    storage.write("whole", b"1")
+    for process in (dead.pid, os.getpid()):
+        (tmp_path / "x" / f"part.parquet.tmp-{process}-abc").write_bytes(b"half")
+    storage.sweep()
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == [f"part.parquet.tmp-{os.getpid()}-abc", "whole"]
+    (tmp_path / "x" / "deep.tmp-1-a").mkdir()
+    (tmp_path / "x" / "deep.tmp-1-a" / "file").touch()
+    with storage.held():
+        assert storage.names() == ["whole"]
+        with pytest.raises(RuntimeError, match="is being written by another run"), storage.held():
+            pass
+    storage.clear()
+    assert (tmp_path / "x").is_dir()
+    assert storage.names() == []
+
+
+def test_two_builds_of_one_index_do_not_meet(tmp_path):
+    def documents():
+        yield from tied_docs(5)
+        with pytest.raises(RuntimeError, match=r"x\.building is being written by another run"):
+            ShardedIndex(tmp_path / "x", passages_per_shard=3).index(tied_docs(9))
+        yield {"docno": "last", "text": "w1"}
+
+    index = ShardedIndex(tmp_path / "x", passages_per_shard=3, threads=1).index(documents())
+    assert index.docnos() == [*(f"d{number}" for number in range(5)), "last"]
+
+
+def test_a_run_that_was_killed_at_its_last_step_leaves_nothing_after_the_next_call(tmp_path):
+    index = ShardedIndex(tmp_path / "x", passages_per_shard=3).index(tied_docs(5))
+    (tmp_path / "x" / "records").mkdir()
+    (tmp_path / f"x.tmp-{2**30}-abc").mkdir()  # what it had put aside
+    with pytest.raises(FileExistsError, match="holds a sharded index already"):
+        ShardedIndex(tmp_path / "x", passages_per_shard=3).index(tied_docs(5))
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == sorted(index.storage.names())
+    assert "records" not in index.storage.names()
+    ShardedIndex(tmp_path / "x", passages_per_shard=3, overwrite=True).index(tied_docs(4))
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
