@@ -221,7 +221,10 @@ class Models:
                 start.tokenizer.save_pretrained(temporary)
         towers = cs.dense.albert_towers(folder, pooling="mean", seed=self.seed)
         miner = cs.form(cs.REWRITE) >> self.mining.bm25(num_results=30)
-        return self._trained("orquac", towers, cs.form(cs.REWRITE), miner, num_negatives=0, similarity="dot", scale=1.0)
+        # projections that begin at random need a higher rate than what is pretrained
+        return self._trained(
+            "orquac", towers, cs.form(cs.REWRITE), miner, rate=1e-3, num_negatives=0, similarity="dot", scale=1.0
+        )
 
     def convdr(self, *, ranking: bool) -> cs.BiEncoder:
         """A student of the ad hoc encoder, taught by its vectors, and by ranking if asked for."""
