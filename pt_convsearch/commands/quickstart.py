@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         "with all-MiniLM-L6-v2, searches with X_t, X_t\\q_t, q_t and other forms, prints the table by question type "
         "and the shortcut dependence, and writes results.csv, results.json and shortcut.png.",
     )
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results and indexes are written")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where results.csv … go")
     parser.add_argument("--size", type=int, default=150, metavar="N", help="test conversations (default 150)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the testbed and of the control (default 1)")
     parser.add_argument("--no-dense", action="store_true", help="leave the dense rows out")
@@ -42,6 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"[{time.perf_counter() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise ValueError(f"--out {arguments.out} is a file: name a folder")
+    if arguments.size < 1:
+        raise ValueError(f"--size {arguments.size} conversations: give at least 1")
     began = time.perf_counter()
     timings: dict[str, float] = {}
     options: dict[str, Any] = {"conversations": arguments.size, "seed": arguments.seed}
@@ -61,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
                 say("encoded with all-MiniLM-L6-v2")
             except ImportError as error:
                 missing = str(error)
-        study = shortcut_study(engines, topics, qrels, [RR, R @ 5, R @ 10, R @ 100], seed=arguments.seed, on_step=say)
+        control = "swapped" if arguments.size > 1 else None  # a question of another conversation, if there is one
+        study = shortcut_study(
+            engines, topics, qrels, [RR, R @ 5, R @ 10, R @ 100], control=control, seed=arguments.seed, on_step=say
+        )
     timings["total"] = time.perf_counter() - began
 
     settings = {"data": "convsearch:testbed", "passages": passages, "questions": len(topics), **options}

@@ -74,3 +74,18 @@ def test_wrong_arguments_are_told_in_one_line(tmp_path: Path, capsys: pytest.Cap
     error = capsys.readouterr().err
     assert "conversations" in error
     assert "Traceback" not in error
+
+
+def test_one_conversation_and_places_that_will_not_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One has nobody to take a question from; a file in the place of the folder is told before anything is done."""
+    given = ["quickstart", "--no-dense", "--quiet"]
+    assert main([*given, "--out", str(tmp_path / "one"), "--size", "1"]) == 0
+    results = pd.read_csv(tmp_path / "one" / "results.csv")
+    assert "overlap@10" in set(results["measure"])
+    assert not results["measure"].str.contains("swapped").any()
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for options, said in ((["--out", str(tmp_path / "file")], "is a file: name a folder"),
+                          (["--out", str(tmp_path / "none"), "--size", "0"], "--size 0 conversations: give at least 1")):  # fmt: skip
+        assert main([*given, *options]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
