@@ -84,8 +84,10 @@ def test_one_conversation_and_places_that_will_not_do(tmp_path: Path, capsys: py
     assert "overlap@10" in set(results["measure"])
     assert not results["measure"].str.contains("swapped").any()
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    for options, said in ((["--out", str(tmp_path / "file")], "is a file: name a folder"),
-                          (["--out", str(tmp_path / "none"), "--size", "0"], "--size 0 conversations: give at least 1")):  # fmt: skip
+    for options, said in (
+        (["--out", str(tmp_path / "file")], "is a file: name a folder"),
+        (["--out", str(tmp_path / "none"), "--size", "0"], "--size 0 conversations: give at least 1"),
+    ):
         assert main([*given, *options]) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
