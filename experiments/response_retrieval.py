@@ -34,9 +34,9 @@ from pt_convsearch.negatives._fingerprint import digest
 #: what --quick and --paper set where the command line says nothing else; the full run of a small machine otherwise
 DEFAULTS: dict[str, tuple[Any, Any, Any]] = {  # full, quick, paper
     "encoder": ("sentence-transformers/all-MiniLM-L6-v2",) * 2 + ("bert-base-uncased",),
-    "layers": (2, 2, 0), "steps": (100, 20, 10_000), "batch_size": (16, 16, 5), "negatives": (1, 1, 10),
+    "layers": (0, 2, 0), "steps": (200, 20, 10_000), "batch_size": (16, 16, 5), "negatives": (1, 1, 10),
     "pool": (10, 10, 10), "reranked": (20, 10, 100),
-    "learning_rate": (1e-4, 1e-4, 2e-5), "eval_every": (50, 10, 100), "max_query_length": (64, 64, 384),
+    "learning_rate": (5e-5, 1e-4, 2e-5), "eval_every": (50, 10, 100), "max_query_length": (64, 64, 384),
     "max_passage_length": (32, 32, 128), "seq2seq_init": (None, None, "t5-base"), "seq2seq_layers": (2, 2, 0),
     "seq2seq_steps": (250, 30, None), "seq2seq_batch_size": (16, 16, 5), "seq2seq_learning_rate": (3e-4, 3e-4, 2e-5),
     "target_length": (16, 16, 400), "target_length_lu": (16, 16, 100), "query_characters": (None, None, 512),
