@@ -135,7 +135,7 @@ def test_files_as_other_programs_leave_them(tmp_path, changed):
 def test_a_log_in_place_of_topics_is_told_how_it_becomes_topics(tmp_path):
     log = [{"id": "c", "messages": [{"role": "user", "content": "Who?"}]}]
     write(tmp_path, {"topics.jsonl": log, "corpus.jsonl": CORPUS, "qrels.txt": QRELS})
-    with pytest.raises(ValueError, match=r"no field 'query' .*a log of conversations becomes topics by cs\.topics\.read"):
+    with pytest.raises(ValueError, match=r"no field 'query' .*becomes topics by cs\.topics\.read"):
         cs.dataset(f"folder:{tmp_path}").get_topics()
 
 

@@ -51,7 +51,8 @@ def tiny_gpt2(folder: Path, seed: int = 0, positions: int = 64) -> str:
     tokenizer = word_tokenizer(ends=False)
     torch.manual_seed(seed)
     config = GPT2Config(
-        vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=2, n_positions=positions, bos_token_id=1, eos_token_id=1,
+        vocab_size=len(tokenizer), n_embd=32, n_layer=1, n_head=2, n_positions=positions,
+        bos_token_id=1, eos_token_id=1,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
     )  # fmt: skip
     GPT2LMHeadModel(config).save_pretrained(folder)
