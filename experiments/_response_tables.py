@@ -24,7 +24,7 @@ SAMPLERS = ("random", "bm25-negatives", "dense-negatives", "e2-bm25", "e2-dense"
 HEADS = {
     "own-id": "Full rank, right is the response that followed",
     "equal-text": "Full rank, right is any response of equal text",
-    "candidates": "The response among {n} candidates, the others random",
+    "candidates": "The response among {n} candidates, the others {others}",
 }
 
 
@@ -34,7 +34,7 @@ def write_tables(bench: Bench) -> None:
     if not found:
         say("no row was run yet")
         return
-    n = bench.options.num_candidates
+    n, others = bench.options.num_candidates, bench.options.candidates
     asked: list[tuple[str, str, pd.DataFrame, dict[str, Any]]] = [
         ("own-id", "run", bench.qrels, {"R@1": R @ 1, "R@10": R @ 10, "RR": RR}),
         ("equal-text", "run", equal_text(bench), {"Success@1": Success @ 1, "Success@10": Success @ 10, "RR": RR}),
@@ -60,7 +60,8 @@ def write_tables(bench: Bench) -> None:
                 table.iloc[place, list(measures).index(measure)] += f" ± {deviation:.3f}"
             rows.append((name, judgment, measure, float(means.mean()), len(bench.topics), len(means), deviation))
         table.insert(0, "seeds", [len(found[name]) if ROWS_BY_TITLE[name].seeded else "–" for name in found])
-        parts.append(f"{HEADS[judgment].format(n=n)} (n = {len(bench.topics):,}):\n\n{_markdown(table)}\n")
+        head = HEADS[judgment].format(n=n, others=others)
+        parts.append(f"{head} (n = {len(bench.topics):,}):\n\n{_markdown(table)}\n")
     missing = [row.title for row in ROWS.values() if row.title not in found]
     parts += [note(bench, missing), ""]
     rates = judged(bench, found)
