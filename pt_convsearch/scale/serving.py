@@ -6,12 +6,13 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from .cluster import connect, plain_errors
+from .cluster import connect, first_line, plain_errors
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 Call = tuple[int, str, tuple[Any, ...]]
 #: after so many seconds without an answer the log says which shard is waited for
 PATIENCE = 60.0
+#: how often a shard that is gone for good is started again before that is an error
+AGAIN = 5
 
 
 class LocalShards:
@@ -75,7 +78,8 @@ class LocalShards:
 class RayShards:
     """Shards held by actors, one each, several on a machine; an actor that is lost is started again by Ray.
 
-    Actors are found by name: whoever opens the same index in the same Ray session shares them.
+    Actors are found by name: whoever opens the same index in the same Ray session shares them. They end with the
+    process that was first; the others then start them again, and ask again.
 
     Args:
         openers: give the shards; called in the actors.
@@ -85,33 +89,51 @@ class RayShards:
     """
 
     def __init__(self, openers: list[Callable[[], Any]], names: list[str], key: str, num_cpus: float = 0) -> None:
-        ray = self._ray = connect()
+        self._ray = connect()
         self._names = names
-        remote = ray.remote(ShardActor)
-        prefix = hashlib.sha256(key.encode()).hexdigest()[:16]
-        self._actors = [
-            remote.options(
-                name=f"convsearch-{prefix}-{number}", namespace="convsearch", get_if_exists=True, num_cpus=num_cpus,
-                scheduling_strategy="SPREAD", max_restarts=100, max_task_retries=5,
-            ).remote(opener)
-            for number, opener in enumerate(openers)
-        ]  # fmt: skip
+        self._openers = openers
+        self._num_cpus = num_cpus
+        self._prefix = hashlib.sha256(key.encode()).hexdigest()[:16]
+        self._actors = [self._actor(number) for number in range(len(openers))]
+
+    def _actor(self, number: int) -> Any:
+        return self._ray.remote(ShardActor).options(
+            name=f"convsearch-{self._prefix}-{number}", namespace="convsearch", get_if_exists=True,
+            num_cpus=self._num_cpus, scheduling_strategy="SPREAD", max_restarts=100, max_task_retries=5,
+        ).remote(self._openers[number])  # fmt: skip
 
     def run(self, calls: Iterable[Call], threads: int | None = None) -> Iterator[Any]:
         """The answers, in the order of the calls; few are waited for at a time."""
-        pending: deque[tuple[int, Any]] = deque()
-        for number, method, arguments in calls:
-            pending.append((number, self._actors[number].answer.remote(method, *arguments)))
+        pending: deque[tuple[Call, Any]] = deque()
+        for call in calls:
+            pending.append((call, self._asked(call)))
             if len(pending) >= 4 * len(self._actors):
                 yield self._wait(*pending.popleft())
         while pending:
             yield self._wait(*pending.popleft())
 
-    def _wait(self, number: int, reference: Any) -> Any:
+    def _asked(self, call: Call) -> Any:
+        number, method, arguments = call
+        return self._actors[number].answer.remote(method, *arguments)
+
+    def _wait(self, call: Call, reference: Any) -> Any:
+        from ray.exceptions import ActorDiedError
+
+        number, again = call[0], 0
         with plain_errors(f"shard {self._names[number]}"):
-            while not self._ray.wait([reference], timeout=PATIENCE)[0]:
-                logger.warning("shard %s has not answered for %.0f s: waiting on", self._names[number], PATIENCE)
-            return self._ray.get(reference)
+            while True:
+                while not self._ray.wait([reference], timeout=PATIENCE)[0]:
+                    logger.warning("shard %s has not answered for %.0f s: waiting on", self._names[number], PATIENCE)
+                try:
+                    return self._ray.get(reference)
+                except ActorDiedError as error:  # the process ended that had started it, or it could not start again
+                    again += 1
+                    if again > AGAIN:
+                        raise
+                    logger.warning("shard %s was lost (%s): started again", self._names[number], first_line(error))
+                time.sleep(0.2 * again)  # Ray gives its name free in a moment
+                self._actors[number] = self._actor(number)
+                reference = self._asked(call)
 
     def shared(self, value: Any) -> Any:
         """A reference, so that a large value is sent to each machine once."""

@@ -63,6 +63,9 @@ def test_shards_on_ray(ray_session, tmp_path):
     for number in (0, 1):
         ray_session.kill(index.serving._actors[number], no_restart=False)
         pd.testing.assert_frame_equal(retriever(topics), expected)
+    # gone for good, as when the process ends that had started it: started again by who still searches
+    ray_session.kill(index.serving._actors[0])
+    pd.testing.assert_frame_equal(retriever(topics), expected)
     pipeline = retriever >> index.text_loader()
     pd.testing.assert_frame_equal(pipeline(topics), (one.bm25(num_results=9) >> one.text_loader())(topics))
     # a shard that is cut while the index is closed: it is named, and the other shards go on answering afterwards
