@@ -62,7 +62,8 @@ def write_tables(bench: Bench) -> None:
         table.insert(0, "seeds", [len(found[name]) if ROWS_BY_TITLE[name].seeded else "–" for name in found])
         head = HEADS[judgment].format(n=n, others=others)
         parts.append(f"{head} (n = {len(bench.topics):,}):\n\n{_markdown(table)}\n")
-    missing = [row.title for row in ROWS.values() if row.title not in found]
+    left_out = () if bench.options.layers else ("zero-shot-whole",)  # that is zero-shot then
+    missing = [row.title for name, row in ROWS.items() if row.title not in found and name not in left_out]
     parts += [note(bench, missing), ""]
     rates = judged(bench, found)
     if rates is not None:
