@@ -119,7 +119,8 @@ def main(argv: list[str] | None = None) -> None:
 
         torch.set_num_threads(options.threads)
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    names = [*UNTRAINED, *(row.name for row in ROWS)]
+    untrained = UNTRAINED if options.layers < 6 else UNTRAINED[:-1]  # nothing has fewer layers than it has
+    names = [*untrained, *(row.name for row in ROWS)]
     if options.rows is not None:
         names = [_known(name.strip(), names) for name in options.rows.split(";")]
     rows = [_row(name) for name in names if name not in UNTRAINED]
@@ -131,7 +132,7 @@ def main(argv: list[str] | None = None) -> None:
             for seed in seeds:
                 for row in rows:
                     experiment.row(row, seed, wanted={other.name for other in rows})
-    write_tables(options.out, [*UNTRAINED, *(row.name for row in ROWS)], experiment.oracle(), experiment.settings)
+    write_tables(options.out, [*untrained, *(row.name for row in ROWS)], experiment.oracle(), experiment.settings)
     say(f"written to {options.out}")
 
 

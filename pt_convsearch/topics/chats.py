@@ -12,7 +12,7 @@ import pandas as pd
 
 from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.files import records
-from pt_convsearch.topics.messages import _CONTENT_FIELDS, MessageReader, Roles
+from pt_convsearch.topics.messages import CONTENT_FIELDS, MessageReader, Roles
 from pt_convsearch.topics.rows import Rows, further_columns
 
 LISTS = ("messages", "conversation", "conversations")
@@ -108,7 +108,7 @@ def holds(record: Any) -> str | None:
     values = record[field]
     first = values[0] if isinstance(values, list | tuple | np.ndarray) and len(values) else None
     if isinstance(first, Mapping):
-        if any(role in first for role in ("role", "from")) and any(text in first for text in _CONTENT_FIELDS):
+        if any(role in first for role in ("role", "from")) and any(text in first for text in CONTENT_FIELDS):
             return "messages"
         if "speaker" in first:
             return "utterances"

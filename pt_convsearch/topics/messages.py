@@ -28,7 +28,7 @@ ROLES: dict[str, str | None] = {
     "system": None, "developer": None, "tool": None, "function": None,
 }  # fmt: skip
 _ROLE_FIELDS = ("role", "from", "speaker")
-_CONTENT_FIELDS = ("content", "value", "text", "utterance")
+CONTENT_FIELDS = ("content", "value", "text", "utterance")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -105,7 +105,7 @@ class MessageReader:
         if self.without_content:
             warnings.warn(
                 f"{len(self.without_content)} assistant messages have no content (looked for "
-                f"{', '.join(_CONTENT_FIELDS)}) and count as no answer, first {self.without_content[0]}: if the text "
+                f"{', '.join(CONTENT_FIELDS)}) and count as no answer, first {self.without_content[0]}: if the text "
                 "is in a field of another name, rename it before",
                 stacklevel=3,
             )
@@ -128,7 +128,7 @@ def _is_docno(value: Any) -> bool:
 
 
 def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> str:
-    content = next((value[field] for field in _CONTENT_FIELDS if value.get(field) is not None), None)
+    content = next((value[field] for field in CONTENT_FIELDS if value.get(field) is not None), None)
     if isinstance(content, str):
         return clean_text(content)
     if content is None or isinstance(content, float):
@@ -148,7 +148,7 @@ def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> st
 
 def _has_content(value: Mapping[str, Any]) -> bool:
     """Whether a message that says nothing is so on purpose: it holds an empty text, or calls a tool."""
-    return any(has_value(value.get(field)) for field in (*_CONTENT_FIELDS, "tool_calls", "function_call"))
+    return any(has_value(value.get(field)) for field in (*CONTENT_FIELDS, "tool_calls", "function_call"))
 
 
 def clean_text(text: str) -> str:
