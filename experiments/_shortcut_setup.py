@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,19 @@ class Row:
         negatives: which miner gives its hard negatives; None: in-batch negatives only.
         parts: what it is trained on.
         batches: its batch size, in batches of the others.
+        options: of cs.train, beside those of all rows.
     """
 
     name: str
     negatives: str | None = None
     parts: Any = cs.X
     batches: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """What tells it from other rows."""
+        found = {**asdict(self), "parts": repr(self.parts)}
+        return found if self.options else {name: value for name, value in found.items() if name != "options"}
 
 
 #: the trained rows, the most important first
@@ -40,6 +47,8 @@ ROWS = [
     Row("DPR, twice the batch", batches=2),
     Row("w. CQR Negs", "CQR"),
     Row("w. Shortcut + Model Negs", "shortcut + model"),
+    Row("DPR, history masked", options={"mask_history": 0.3}),
+    Row("DPR, q_t alone", parts=cs.CURRENT),
 ]
 
 

@@ -36,9 +36,13 @@ SYSTEMS = {
     "w. Model Negs": ("w. Model Negs", "X_t"),
     "w. Shortcut Negs": ("w. Shortcut Negs", "X_t"),
     "w. Shortcut + Model Negs": ("w. Shortcut + Model Negs", "X_t"),
+    "DPR, history masked": ("DPR, history masked", "X_t"),
+    "DPR, q_t alone": ("DPR, q_t alone", "q_t"),
 }
 #: left out of the bars, which ten colours tell apart
-ASIDE = ("BM25, gold rewrite", "BM25, model's rewrite", "DPR, twice the batch")
+ASIDE = (
+    "BM25, gold rewrite", "BM25, model's rewrite", "DPR, twice the batch", "DPR, history masked", "DPR, q_t alone",
+)  # fmt: skip
 #: column of the table of dependence -> its name in results.csv
 DEPENDENCE = {
     "overlap@10": "overlap@10",

@@ -7,9 +7,9 @@
 The rows: BM25 on X_t and on X_t\\q_t (BM25⊗), BM25 on rewrites (the gold ones, and those of ``--rewriter``), a
 bi-encoder trained and run on X_t\\q_t (DPR⊗), one trained with in-batch negatives (DPR), with as many passages per
 step as the others (DPR, twice the batch), and with hard negatives from BM25, from rewrites (CQR), from the model, from
-BM25 on X_t\\q_t (shortcut), and a mix of the last two. Each row and seed has a folder under OUT/rows: a run that was
-stopped goes on, a row whose settings changed is run anew, and the tables show what is there ("not run here" for the
-rest).
+BM25 on X_t\\q_t (shortcut), and a mix of the last two; one trained with its history masked at random, one trained and
+run on q_t alone. Each row and seed has a folder under OUT/rows: a run that was stopped goes on, a row whose settings
+changed is run anew, and the tables show what is there ("not run here" for the rest).
 
 The learning rate and the number of steps are fixed on dev beforehand, with in-batch negatives and a seed that no row
 uses (OUT/budget.json); all rows train for as long, keep the checkpoint that is best on dev (R@5, as the paper), and
@@ -24,7 +24,6 @@ import math
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ class Table:
         """Train and score one row with one seed, unless that was done."""
         budget = self.budget()
         settings = {
-            **self.settings, **budget, "seed": seed, "row": {**asdict(row), "parts": repr(row.parts)},
+            **self.settings, **budget, "seed": seed, "row": row.settings(),
             "evaluations": self.setup.evaluations,
         }  # fmt: skip
 
@@ -263,7 +262,7 @@ class Table:
         return minilm(self.layers) if self.setup.init == "minilm" else self.setup.init
 
     def _trained(self, row: Row, seed: int, budget: Mapping[str, Any], meter: CostMeter) -> cs.BiEncoder:
-        options = {**self.setup.options, **budget}
+        options = {**self.setup.options, **row.options, **budget}
         options["batch_size"] *= row.batches
         if "model" in (row.negatives or ""):  # the model that mines is no part of the mining
             self._trained(ROWS[0], seed, budget, CostMeter())
