@@ -14,7 +14,9 @@ import lzma
 import os
 import re
 import shutil
+import tempfile
 import uuid
+import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -192,6 +194,19 @@ def _alive(process: int) -> bool:
     except (OSError, OverflowError):  # somebody else's process, or a system that does not tell
         return True
     return True
+
+
+class Scratch:
+    """A temporary folder that goes with this object, or with the process; not with a copy in another process."""
+
+    def __init__(self, prefix: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        weakref.finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -78,6 +78,8 @@ class TrainingPairs(pt.Artifact):
         self.form: pt.Transformer | None = None
         #: mines the same questions with another miner, where this set was made in this process
         self._again: Callable[..., TrainingPairs] | None = None
+        #: where it lies, if that goes with it
+        self._scratch: _files.Scratch | None = None
         meta = self._folder / META
         if not meta.is_file():
             raise FileNotFoundError(
@@ -208,8 +210,9 @@ class TrainingPairs(pt.Artifact):
 
     @cached_property
     def passage_dataset(self) -> datasets.Dataset:
-        """``passages.parquet`` as a ``datasets.Dataset``, on disk."""
-        return _dataset(self._folder / PASSAGES)
+        """``passages.parquet`` as a ``datasets.Dataset``, on disk as long as this set is open."""
+        self._cache = _files.Scratch("pt_convsearch-passages-")
+        return _dataset(self._folder / PASSAGES, cache=self._cache.path)
 
     def keys(self) -> np.ndarray:
         """The key of each row of the passages file (int64)."""
@@ -294,12 +297,13 @@ def _lists(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), values.flatten()
 
 
-def _dataset(path: Path) -> datasets.Dataset:
+def _dataset(path: Path, *, cache: Path) -> datasets.Dataset:
+    """A parquet file, memory-mapped from a copy of ``datasets`` own: its common cache would keep every set for ever."""
     module = require("datasets", step="training", install="pt-convsearch[train]")
     shown = module.are_progress_bars_disabled()
     module.disable_progress_bars()
     try:
-        return module.Dataset.from_parquet(str(path))
+        return module.Dataset.from_parquet(str(path), cache_dir=str(cache))
     finally:
         if not shown:
             module.enable_progress_bars()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,7 +83,7 @@ def training_pairs(
         num_negatives: negatives per question and epoch.
         pool: how many passages to keep per question.
         seed: what the draws depend on, with the epoch and the question.
-        out: the folder to write; a temporary one by default.
+        out: the folder to write; by default a temporary one that goes with the set (keep it: ``out``).
         text_field: the field of the text.
         title_field: the field of the title, put before the text where there is one, as :class:`BiEncoder` does; None:
             not read.
@@ -134,7 +133,11 @@ def training_pairs(
         "pool": pool,
         "miner": None if miner is None else digest(miner),
     }
-    target = Path(tempfile.mkdtemp(prefix="pt_convsearch-pairs-")) / "pairs" if out is None else Path(out)
+    scratch = None
+    if out is None:
+        scratch = _files.Scratch("pt_convsearch-pairs-")
+        out = scratch.path / "pairs"
+    target = Path(out)
     mined = questions.drop(columns=["formed", "alone"])
     if miner is not None:
         with mining(store):
@@ -157,7 +160,7 @@ def training_pairs(
         write_pairs(target, questions, golds, store, parts, counts, settings, num_negatives=num_negatives, seed=seed)
         parts.discard()
     pairs = TrainingPairs(target)
-    pairs.form, pairs._again = former, again
+    pairs.form, pairs._again, pairs._scratch = former, again, scratch
     _report(pairs)
     return pairs
 

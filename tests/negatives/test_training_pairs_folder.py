@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +220,33 @@ def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
     assert len(mine(out=tmp_path / "empty")) == 1
     (tmp_path / "empty" / "pt_meta.json").write_text("{", encoding="utf-8")  # a damaged set is ours
     assert len(mine(out=tmp_path / "empty", overwrite=True)) == 1
+
+
+def test_a_set_without_a_folder_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    pairs = made()
+    texts = pairs.to_dataset(num_negatives=1)["positive"]
+    copy = pickle.loads(pickle.dumps(pairs))
+    assert copy.to_dataset(num_negatives=1)["positive"] == texts  # reads the folder of the first
+    del copy
+    gc.collect()
+    assert pairs.frame()["qid"].tolist()  # a copy that goes takes nothing along
+    del pairs
+    gc.collect()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_mining_that_fails_leaves_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def broken(found: pd.DataFrame) -> pd.DataFrame:
+        raise RuntimeError("the retriever broke")
+
+    with pytest.raises(RuntimeError, match="the retriever broke") as caught:
+        made(negatives=pt.apply.generic(broken))
+    del caught
+    gc.collect()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
