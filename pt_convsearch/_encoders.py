@@ -47,6 +47,22 @@ def check_encoder(theirs: dict[str, Any], ours: dict[str, Any], path: Any) -> No
         )
 
 
+def query_side(encoder: Any, known: dict[str, Any]) -> list[Any] | None:
+    """What queries are encoded with: by the encoder that was given, else by the one that the index loads by its name;
+    so it is the same before and after that is loaded.
+
+    Args:
+        encoder: the one that was given or loaded, or None.
+        known: what the index keeps: ``encoder``, its identity, and ``encoder_spec``, its name.
+    """
+    own = None
+    if encoder is not None:
+        own = encoder.identity()
+    elif known.get("encoder_spec") is not None:
+        own = known["encoder"]
+    return own and [own.get(name) for name in ("query_model", "query_prompt", "max_query_length")]
+
+
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else text[:12] + "…'"

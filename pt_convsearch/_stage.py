@@ -29,6 +29,13 @@ class Stage(pt.Transformer):
     def _identity(self) -> tuple[Any, ...]:
         return tuple((name, getattr(self, name)) for name in self._constructor() if name not in _NOT_IDENTITY)
 
+    def _contents(self) -> Any:
+        """What the results depend on, wherever the files that hold it lie: that by which settings on disk are compared.
+
+        A stage whose :meth:`_identity` holds a path says here what is found there.
+        """
+        return self._identity()
+
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented

@@ -14,7 +14,8 @@ import pyterrier as pt
 from npids import Lookup
 from pyterrier_dr import FlexIndex, SimFn
 
-from .._encoders import check_encoder
+from .._contents import index_contents
+from .._encoders import check_encoder, query_side
 from .._files import json_or_none
 from .building import DenseIndexer
 from .docnos import read_docnos
@@ -330,9 +331,18 @@ class DenseIndex(FlexIndex):
         fingerprint = None
         if self.built():
             fingerprint = json.dumps(self.meta, sort_keys=True)
-        own = None if self._encoder is None else self._encoder.identity()
-        encoder = own and tuple(own[name] for name in ("query_model", "query_prompt", "max_query_length"))
-        return (str(self.index_path.resolve()), fingerprint, encoder)
+        return (str(self.index_path.resolve()), fingerprint, query_side(self._encoder, self._known()))
+
+    def _contents(self) -> Any:
+        """As of :class:`~pt_convsearch._stage.Stage`: not where the encoder lay when the index was built, either."""
+        known = self._known()
+        kept = [known.get(name) for name in ("similarity", "encoder", "collection")]
+        if self.built() and known.get("collection") is None:  # pyterrier_dr's, or older
+            kept = [index_contents(self.index_path), self.similarity]
+        return [*kept, query_side(self._encoder, known)]
+
+    def _known(self) -> dict[str, Any]:
+        return dict(self.meta.get("convsearch", {})) if self.built() else {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseIndex):

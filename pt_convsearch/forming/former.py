@@ -211,9 +211,15 @@ class Form(Stage):
         return texts, lost
 
     def _identity(self) -> tuple[Any, ...]:
+        return self._settings(tokens.identity)
+
+    def _contents(self) -> tuple[Any, ...]:
+        return self._settings(tokens.contents)
+
+    def _settings(self, told: Callable[[Any], Any]) -> tuple[Any, ...]:
         if self.max_tokens is None:
             return self.parts, self.sep, self.repeat
-        return self.parts, self.sep, self.repeat, self.max_tokens, tokens.identity(self.tokenizer), self.mode
+        return self.parts, self.sep, self.repeat, self.max_tokens, told(self.tokenizer), self.mode
 
     def __repr__(self) -> str:
         shown = [getattr(self.parts, "__qualname__", None) or repr(self.parts)]

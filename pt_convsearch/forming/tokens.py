@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 #: Han, Kana, Thai, Lao, Tibetan, Myanmar, Khmer: words are not parted by spaces, so a text may be cut between
@@ -104,6 +105,10 @@ class Pieces:
         self._encode = getattr(self._tokenizer, "encode_batch_fast", self._tokenizer.encode_batch)
         self._known: dict[str, int] = {}
 
+    def digest(self) -> str:
+        """Of all that it is."""
+        return _digest(self._tokenizer)
+
     def count(self, text: str) -> int:
         if _REMOVED.search(text):
             return self.counts([text])[0]
@@ -161,11 +166,21 @@ def identity(tokenizer: Any) -> Any:
     """What tells one tokenizer from another: its name, or the digest of all that it is."""
     if tokenizer is None or isinstance(tokenizer, str):
         return tokenizer or "words"
-    return hashlib.sha256(_backend(tokenizer).to_str().encode()).hexdigest()
+    return _digest(_backend(tokenizer))
+
+
+def _digest(backend: Any) -> str:
+    return hashlib.sha256(backend.to_str().encode()).hexdigest()
+
+
+def contents(tokenizer: Any) -> Any:
+    """:func:`identity`, but of a folder by what is in it: it may be moved."""
+    folder = isinstance(tokenizer, str) and Path(tokenizer).is_dir()
+    return _named(tokenizer).digest() if folder else identity(tokenizer)
 
 
 @lru_cache(maxsize=4)
-def _named(name: str) -> Counter:
+def _named(name: str) -> Pieces:
     from pt_convsearch._optional import require
 
     transformers = require("transformers", step=f"a token budget by {name!r}", install="transformers")

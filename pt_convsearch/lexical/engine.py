@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._contents import index_contents
 from .._results import results_frame
 from .._stage import Stage
 from .queries import check_options, lexical_queries
@@ -28,6 +29,7 @@ class Engine(Stage):
     typed, and queries come back in the order they went in. Subclasses give :meth:`_retrieve`.
     """
 
+    index: Any
     #: see BM25Retriever
     num_results: int
     k1: float
@@ -52,6 +54,14 @@ class Engine(Stage):
         docnos = [docno for docnos, _ in found for docno in docnos]
         scores = np.concatenate([np.asarray(scores, dtype=np.float64) for _, scores in found])
         return results_frame(topics, counts, docnos, scores)
+
+    def _place(self) -> Any:
+        """The path of the index."""
+        return self.index
+
+    def _contents(self) -> Any:
+        found = index_contents(self._place())
+        return [(name, found if name == "index" and found else value) for name, value in self._identity()]
 
     def _retrieve(self, queries: list[Query]) -> list[tuple[list[str], Any]]:
         """Docnos and scores of each query, best first."""

@@ -58,6 +58,10 @@ class Kind(NamedTuple):
             )
         return meta
 
+    def contents(self, path: Path) -> dict[str, Any]:
+        """The metadata but for what another build from the same collection would change."""
+        return {name: value for name, value in self.meta(path).items() if name != "build"}
+
     def make_room(self, path: Path, *, overwrite: bool) -> None:
         """Refuse to build where something is that must not be replaced; clear what a killed run left.
 

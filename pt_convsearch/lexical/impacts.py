@@ -210,6 +210,11 @@ class ImpactIndex(pt.Artifact, pt.Indexer):
         known = KIND.meta(self.path)["fingerprint"] if self.built() else None
         return (str(self.path.resolve()), known, own)
 
+    def _contents(self) -> Any:
+        """As of :class:`~pt_convsearch._stage.Stage`."""
+        own = None if self.encoder is None else self.encoder.identity()
+        return [KIND.contents(self.path) if self.built() else None, own]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ImpactIndex) and self._identity() == other._identity()
 

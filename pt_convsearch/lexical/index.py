@@ -272,6 +272,10 @@ class BM25Index(pt.Artifact, pt.Indexer):
             return (where, KIND.meta(self.path)["fingerprint"])
         return (where, repr(new_analyzer(self._given).settings()))
 
+    def _contents(self) -> Any:
+        """As of :class:`~pt_convsearch._stage.Stage`."""
+        return KIND.contents(self.path) if self.built() else new_analyzer(self._given).settings()
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BM25Index) and self._identity() == other._identity()
 

@@ -158,6 +158,12 @@ class PisaRetriever(Engine):
     def _identity(self) -> tuple[Any, ...]:
         return tuple((name, self._named(value) if name == "index" else value) for name, value in super()._identity())
 
+    def _place(self) -> Any:
+        return self.index.path
+
+    def _contents(self) -> Any:
+        return [*super()._contents(), ("stops of the index", str(self.index.stops))]
+
     def _named(self, index: Any) -> tuple[str, str]:
         return str(Path(index.path).resolve()), str(index.stops)
 

@@ -75,8 +75,13 @@ class TerrierRetriever(Engine):
         self._ready: dict[Any, Any] = {}
 
     def _identity(self) -> tuple[Any, ...]:
+        return tuple((name, self._place() if name == "index" else value) for name, value in super()._identity())
+
+    def _place(self) -> str:
         where = self.index if isinstance(self.index, str) else getattr(self.index, "path", None) or self.index
-        return tuple((name, str(where) if name == "index" else value) for name, value in super()._identity())
+        if hasattr(where, "getIndexRef"):  # a Java Index
+            where = where.getIndexRef()
+        return str(where.toString() if hasattr(where, "toString") else where)
 
     def _engine(self) -> tuple[Any, Any]:
         key = (self.num_results, self.k1, self.b, self.tokeniser, self.threads)

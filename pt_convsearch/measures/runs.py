@@ -34,8 +34,11 @@ class Judgments:
         if qids.has_duplicates:
             repeated = qids[qids.duplicated()].unique()
             raise ValueError(f"{len(repeated)} qids are asked for more than once ({first_three(repeated)})")
-        qids = qids[qids.isin(self.qids)]
-        code = qids.get_indexer(self.qids)[self.query]
+        place = self.qids.get_indexer(qids)  # keeps its table: isin would make one of all judged qids for every call
+        qids, place = qids[place >= 0], place[place >= 0]
+        codes = np.full(len(self.qids), -1)
+        codes[place] = np.arange(len(qids))
+        code = codes[self.query]
         kept = code >= 0
         return Judgments(qids, self.docnos, code[kept], self.doc[kept], self.label[kept])
 

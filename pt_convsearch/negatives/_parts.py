@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,12 +28,16 @@ class Parts:
     Args:
         target: the folder of the set to be.
         settings: what the mining depends on; JSON.
+        changed: the names of settings in which those of a killed mining differ.
         fresh: discard what is there in any case.
     """
 
-    def __init__(self, target: Path, settings: dict[str, Any], *, fresh: bool) -> None:
+    def __init__(
+        self, target: Path, settings: dict[str, Any], *, changed: Callable[[Any], list[str]], fresh: bool
+    ) -> None:
         self.folder = target.with_name(f"{target.name}.mining")
         self.settings = settings
+        self.changed = changed
         self.fresh = fresh
         self.done: list[tuple[int, int]] = []
         self._held = contextlib.ExitStack()
@@ -40,7 +45,7 @@ class Parts:
     def __enter__(self) -> Parts:
         self._held.enter_context(_files.alone(self.folder))
         known = self.folder / "settings.json"
-        if any(self.folder.iterdir()) and (self.fresh or _files.json_or_none(known) != self.settings):
+        if any(self.folder.iterdir()) and (self.fresh or self.changed(_files.json_or_none(known))):
             logger.info("%s is of another mining: starting anew", self.folder)
             _files.clear(self.folder)
         _files.write_json(known, self.settings)

@@ -20,6 +20,7 @@ import pyterrier as pt
 from pt_convsearch import _files
 from pt_convsearch._optional import require
 
+from ._fingerprint import without_words
 from .sampling import HISTORY, POSITIVE, draw, uniform
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class TrainingPairs(pt.Artifact):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content."""
-        parts = json.dumps([self._meta["settings"], self._meta["files"]], sort_keys=True)
+        """A hash of the content, the same wherever the index of the miner lay."""
+        parts = json.dumps([without_words(self._meta["settings"]), self._meta["files"]], sort_keys=True)
         return hashlib.blake2b(parts.encode("utf-8"), digest_size=16).hexdigest()
 
     @property

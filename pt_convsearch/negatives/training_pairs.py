@@ -16,7 +16,7 @@ import pyterrier as pt
 from pt_convsearch import _files
 from pt_convsearch.topics.checks import check_queries, first_three
 
-from ._fingerprint import canary, differing, digest, shown
+from ._fingerprint import canary, compared, digest, shown
 from ._mining import mining
 from ._parts import Parts
 from ._pool import Golds, mine
@@ -131,6 +131,7 @@ def training_pairs(
         "text_field": text_field,
         "title_field": title_field,
         "pool": pool,
+        "former": digest(former),
         "miner": None if miner is None else digest(miner),
     }
     scratch = None
@@ -147,11 +148,12 @@ def training_pairs(
         text_field=text_field, title_field=title_field, batch_size=batch_size, verbose=verbose,
     )  # fmt: skip
     _files.check_free(target, _holds_pairs, "mined training set")
-    kept = None if overwrite else _existing(target, settings, num_negatives, seed)
+    kept = None if overwrite else _existing(target, settings, num_negatives, seed, miner)
     if kept is not None:
         kept.form, kept._again = former, again
         return kept
-    with Parts(target, settings, fresh=overwrite) as parts:
+    changed = functools.partial(compared, new=settings, miner=miner)
+    with Parts(target, settings, changed=changed, fresh=overwrite) as parts:
         if miner is not None:
             mine(
                 miner, mined, golds, store, parts,
@@ -288,7 +290,9 @@ def _holds_pairs(folder: Path) -> bool:
     return kind == "training_pairs" or (kind is None and (folder / PAIRS).is_file())
 
 
-def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: int) -> TrainingPairs | None:
+def _existing(
+    target: Path, settings: dict[str, Any], num_negatives: int, seed: int, miner: pt.Transformer | None
+) -> TrainingPairs | None:
     """The set at ``target`` if it is the one that was asked for; None where there is none, or only a damaged one."""
     if not (target / META).is_file():
         return None
@@ -298,10 +302,17 @@ def _existing(target: Path, settings: dict[str, Any], num_negatives: int, seed: 
         warnings.warn(f"{error}; mining anew", stacklevel=3)
         return None
     asked = {**settings, "num_negatives": num_negatives, "seed": seed}
-    different = differing(pairs.settings, asked)
+    different = compared(pairs.settings, asked, miner)
     if different:
+        by_path = ""
+        if "former" not in pairs.settings and {*different} <= {"negatives", "miner"}:
+            by_path = (
+                f". In its settings the path of the index counts ({pairs.settings['negatives']}), as it no longer "
+                f"does: if only that changed, cs.TrainingPairs({str(target)!r}) opens the set as it is"
+            )
         raise ValueError(
-            f"{target} was mined with other settings ({', '.join(different)}): choose another folder, or overwrite=True"
+            f"{target} was mined with other settings ({', '.join(different)}): choose another folder, "
+            f"or overwrite=True{by_path}"
         )
     logger.info("%s holds this training set: nothing is mined", target)
     return pairs

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from pt_convsearch._files import PathLike, open_text
+from pt_convsearch._files import PathLike, open_text, sha256
 from pt_convsearch.forming import CURRENT, FIRST_QUESTION, Parts, X
 from pt_convsearch.rewriting.answer_cache import AnswerCache, content_key
 from pt_convsearch.rewriting.cleaning import cleaned
@@ -252,11 +252,17 @@ class LLMRewriter(RewritingStage):
     # -- identity
 
     def _identity(self) -> tuple[Any, ...]:
+        return self._asked(str(self.cache) if self.recorded else None)
+
+    def _contents(self) -> tuple[Any, ...]:
+        return self._asked(sha256(self.cache) if self.recorded and self.cache is not None else None)
+
+    def _asked(self, recorded: str | None) -> tuple[Any, ...]:
         return (
             self.base_url, self.model, self._system, self._user, self.num_rewrites, self.temperature,
             self.max_new_tokens,
             self.seed, self.request, self.parts, self.max_words, self.on_error, self.first_turns,
-            str(self.cache) if self.recorded else None,
+            recorded,
         )  # fmt: skip
 
     def __repr__(self) -> str:

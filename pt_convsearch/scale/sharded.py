@@ -232,6 +232,13 @@ class ShardedIndex(pt.Indexer):
     def _key(self) -> tuple[Any, ...]:
         return (type(self), self.storage.address, self.manifest.build if self.built() else None)
 
+    def _contents(self) -> Any:
+        """As of :class:`~pt_convsearch._stage.Stage`: the passages and the settings, not who serves them, nor where."""
+        if not self.built():
+            return None
+        settings = {name: value for name, value in self.manifest.settings.items() if name != "encoder_spec"}
+        return [self.manifest.kind, settings, [(shard.num_docs, shard.digest) for shard in self.manifest.shards]]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShardedIndex) and self._key() == other._key()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from .._encoders import differing as differing_names
+from .._encoders import differing as differing_names, query_side
 from .._files import PathLike
 from ..dense import building
 from ..dense.encoder import BiEncoder
@@ -109,6 +109,10 @@ class ShardedDenseIndex(ShardedIndex):
 
     def _opener(self, number: int) -> Callable[[], Any]:
         return functools.partial(DenseShard.open, self.storage, number, self.manifest.build)
+
+    def _contents(self) -> Any:
+        known = self.manifest.settings if self.built() else {}
+        return [super()._contents(), query_side(self._encoder, known)]
 
     # -- what DenseIndex offers too
 

@@ -19,7 +19,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from pt_convsearch import _files
 from pt_convsearch._optional import require
 from pt_convsearch.measures import Judgments
-from pt_convsearch.negatives._fingerprint import digest
+from pt_convsearch.negatives._fingerprint import digest, shown
 from pt_convsearch.rewriting import Rewriter
 from pt_convsearch.rewriting.generation import Decoding, encoded, sequences_of
 from pt_convsearch.rewriting.models import Generator
@@ -145,7 +145,7 @@ def train_conqrr(
     settings: dict[str, Any] = {
         "task": "conqrr", "init": generator.identity(), "inputs": digest({**inputs, "parts": inputs["parts"].tables}),
         "data": digest(topics[["qid", "query", "qhistory"]]), "qrels": digest(_sorted(judge.judgments)),
-        "pipeline": repr(pipeline), "reward": judge.name,
+        "pipeline": shown(pipeline), "retrieval": digest(pipeline), "reward": judge.name,
         "dev": None if dev_topics is None or dev_judge is None
         else digest([dev_topics[["qid", "query", "qhistory"]], _sorted(dev_judge.judgments)]),
         "metric": "reward" if dev is not None else None, "mle_weight": mle_weight, "max_new_tokens": max_new_tokens,
@@ -157,9 +157,9 @@ def train_conqrr(
 
         def write(folder: Path, best: Mapping[str, Any] | None) -> None:
             write_generator(folder, generator, {**inputs, "parts": inputs["parts"].tables})
-            shown = os.fspath(rewriter) if not isinstance(rewriter, Rewriter) else repr(rewriter)
+            start = os.fspath(rewriter) if not isinstance(rewriter, Rewriter) else repr(rewriter)
             write_rewriter_card(
-                folder, title="Conversational query rewriter, trained by reward", init=shown, settings=settings,
+                folder, title="Conversational query rewriter, trained by reward", init=start, settings=settings,
                 best=best,
                 opens=f'rewriter = pt_convsearch.Rewriter("{target.name}")', tags="query-rewriting",
                 what="Writes, for a question and the conversation before it, a query that finds what it asks for.",
@@ -207,6 +207,23 @@ class RewardTrainer(Seq2SeqTrainer):
     ) -> Any:
         rows, texts = inputs["rows"], inputs["texts"]
         topics = self.topics.iloc[rows]
+        loss = torch.zeros((), device=self.generator.model.device)
+        drawn, advantage = self._drawn(texts, topics) if self.mle_weight < 1 else ([], None)
+        model.train()
+        read = self._read(model, texts)
+        if advantage is not None:
+            each = np.repeat(np.arange(len(texts)), self.num_draws).tolist()
+            log_p = self._log_probabilities(model, texts, drawn, self.temperature, each=each, read=read)
+            loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)
+        if self.mle_weight:
+            gold: list[list[int]] = self._gold(topics["qrewrite"].tolist())
+            tokens = sum(len(row) for row in gold)
+            loss = loss - self.mle_weight * self._log_probabilities(model, texts, gold, read=read).sum() / tokens
+        return (loss, None) if return_outputs else loss
+
+    def _drawn(self, texts: list[str], topics: pd.DataFrame) -> tuple[list[list[int]], np.ndarray]:
+        """Rewrites drawn for each input, one after the other, and by how much each is better than what it is compared
+        with."""
         step = Decoding(
             num_rewrites=self.num_draws,
             num_beams=1,
@@ -223,15 +240,7 @@ class RewardTrainer(Seq2SeqTrainer):
             greedy = self.judge(topics, self._write(texts, Decoding(1, 1, max_new_tokens=self.max_new_tokens))[1])
             self._rewards.setdefault("greedy", []).append(float(greedy.mean()))
         self._rewards.setdefault("drawn", []).append(float(rewards.mean()))
-        advantage = advantages(rewards, greedy, normalize=self.normalize, penalty=self.penalty).ravel()
-        model.train()
-        log_p = self._log_probabilities(model, [texts[row] for row in each], drawn, self.temperature)
-        loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)
-        if self.mle_weight:
-            gold: list[list[int]] = self._gold(topics["qrewrite"].tolist())
-            tokens = sum(len(row) for row in gold)
-            loss = loss - self.mle_weight * self._log_probabilities(model, texts, gold).sum() / tokens
-        return (loss, None) if return_outputs else loss
+        return drawn, advantages(rewards, greedy, normalize=self.normalize, penalty=self.penalty).ravel()
 
     def _write(self, texts: list[str], decoding: Decoding) -> tuple[list[list[int]], list[str]]:
         """Token ids of the rewrites of each input, one after the other, up to and with the end, and their texts."""
@@ -257,16 +266,36 @@ class RewardTrainer(Seq2SeqTrainer):
         targets = tokenizer([f" {rewrite}" for rewrite in rewrites], add_special_tokens=False)["input_ids"]
         return [[*target[: self.max_new_tokens - 1], tokenizer.eos_token_id] for target in targets]
 
-    def _log_probabilities(
-        self, model: Any, texts: list[str], written: list[list[int]], temperature: float = 1.0
-    ) -> torch.Tensor:
-        """The log probability of each sequence, given its input, when tokens are drawn at this temperature."""
-        device = self.generator.model.device
+    def _read(self, model: Any, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """What the encoder makes of each input, with its mask: once for all that is written for it. None of a causal
+        model, which has no encoder."""
+        if not self.generator.seq2seq:
+            return None
         sources = encoded(self.generator, texts, self.max_input_length)["input_ids"]
+        inputs = self.generator.tokenizer.pad({"input_ids": sources}, padding=True, return_tensors="pt")
+        inputs = inputs.to(self.generator.model.device)
+        return self.generator.model.get_encoder()(**inputs).last_hidden_state, inputs["attention_mask"]
+
+    def _log_probabilities(
+        self, model: Any, texts: list[str], written: list[list[int]], temperature: float = 1.0,
+        *, each: list[int] | None = None, read: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> torch.Tensor:  # fmt: skip
+        """The log probability of each sequence, given its input, when tokens are drawn at this temperature.
+
+        Args:
+            model: gives the scores.
+            texts: inputs.
+            written: token ids of the sequences.
+            temperature: that they are drawn at.
+            each: which input a sequence was written for; one for each by default.
+            read: what :meth:`_read` made of the inputs.
+        """
+        device = self.generator.model.device
+        each = list(range(len(texts))) if each is None else each
         if self.generator.seq2seq:
-            inputs = self.generator.tokenizer.pad({"input_ids": sources}, padding=True, return_tensors="pt").to(device)
+            hidden, mask = self._read(model, texts) if read is None else read
             labels = _padded(written, -100, device)
-            logits = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], labels=labels).logits
+            logits = model(encoder_outputs=(hidden[each],), attention_mask=mask[each], labels=labels).logits
         else:
             ids = _padded(
                 [source + ids for source, ids in zip(sources, written, strict=True)],

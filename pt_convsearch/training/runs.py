@@ -65,7 +65,9 @@ def prepare(work: Path, settings: dict[str, Any], overwrite: bool, *, cpu: bool 
     state = PartialState(cpu=cpu) if processes() > 1 else None
     if state is None or state.is_main_process:
         known = work / SETTINGS
-        if work.exists() and any(work.iterdir()) and (overwrite or _files.json_or_none(known) != settings):
+        stored = _files.json_or_none(known)
+        same = isinstance(stored, dict) and not differing(stored, settings)
+        if work.exists() and any(work.iterdir()) and (overwrite or not same):
             logger.info("%s is of another training: beginning anew", work)
             _files.clear(work)
         for partial in work.glob("checkpoint-*.partial"):

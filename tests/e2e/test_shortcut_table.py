@@ -178,3 +178,33 @@ def test_the_table_of_rows_made_by_hand(scripts: dict[str, Any], tmp_path: Path)
     assert "0.375 ±0.177" in text
     costs = text.split("## Cost")[1]
     assert "3.0" in costs  # the median of 2 and 4 seconds
+
+
+def test_published_rows_are_those_that_the_script_would_run(scripts: dict[str, Any]) -> None:
+    published = {}
+    for path in (EXPERIMENTS / "results" / "shortcut_table" / "rows").glob("*/row.json"):
+        row = json.loads(path.read_text(encoding="utf-8"))
+        if "seed" in row["settings"]:
+            published.setdefault(row["row"], []).append(row["settings"]["row"])
+    assert "DPR" in published
+    for row in scripts["_shortcut_setup"].ROWS:
+        assert all(settings == json.loads(json.dumps(row.settings())) for settings in published.get(row.name, []))
+
+
+def test_a_row_is_trained_with_its_options(
+    scripts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Trained(Exception):
+        pass
+
+    def train(pairs: Any, **options: Any) -> Any:
+        raise Trained(options["mask_history"], options["max_steps"], pairs.frame()["query"].tolist())
+
+    monkeypatch.setattr(scripts["shortcut_table"].cs, "train", train)
+    with pytest.raises(Trained) as caught:
+        scripts["shortcut_table"].main([*QUICK, "--rows", "DPR, history masked", "--out", str(tmp_path)])
+    chance, steps, queries = caught.value.args
+    assert (chance, steps) == (0.3, 2)
+    assert any("[SEP]" in query for query in queries)
+    with pytest.raises(KeyError, match="mask_history"):  # the other rows are not masked
+        scripts["shortcut_table"].main([*QUICK, "--rows", "DPR, q_t alone", "--out", str(tmp_path)])
