@@ -1,4 +1,4 @@
-"""What an index holds, told apart from where it lies: a folder that was moved, or reached by another path, is the same."""
+"""What an index holds, told apart from where it lies: one that was moved, or reached by another path, is the same."""
 
 from __future__ import annotations
 

@@ -287,4 +287,3 @@ class BM25Index(pt.Artifact, pt.Indexer):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_reading"}
-

@@ -86,8 +86,11 @@ class TerrierRetriever(Engine):
     def _engine(self) -> tuple[Any, Any]:
         key = (self.num_results, self.k1, self.b, self.tokeniser, self.threads)
         if key not in self._ready:
+            index = self.index
+            if isinstance(index, str) and Path(index).exists():  # Java stays in the folder that it was started in
+                index = str(Path(index).absolute())
             retriever = pt.terrier.Retriever(
-                self.index,
+                index,
                 wmodel="BM25",
                 controls={"bm25.k_1": str(self.k1), "bm25.b": str(self.b)},
                 num_results=self.num_results,

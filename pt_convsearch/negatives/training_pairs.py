@@ -68,7 +68,7 @@ def training_pairs(
     Run again with the same arguments, the set is opened, not mined; a mining that was killed goes on where it
     stopped; a damaged set is mined anew. Anything else that changed (topics, judgments, a text or the order of the
     corpus, the form, a setting of the miner, what it finds for sixteen control questions) is an error that names it,
-    unless ``overwrite``.
+    unless ``overwrite``. An index counts with what it holds, an encoder with its weights: either may be moved.
 
     Args:
         topics: the topics frame: qid, query, qhistory, and what form and miner read.
