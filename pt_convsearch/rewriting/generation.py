@@ -132,14 +132,14 @@ def sequences_of(generator: Generator, batch: dict[str, Any], texts: list[str], 
 
     model, tokenizer, n = generator.model, generator.tokenizer, decoding.num_rewrites
     options: dict[str, Any] = {}
+    inputs = tokenizer.pad(batch, padding=True, return_tensors="pt").to(model.device)
     if decoding.sample:
         # the draw is made in the scores: only the token that was drawn is left
-        batch = {name: [row for row in values for _ in range(n)] for name, values in batch.items()}
         keys = [(text, number) for text in texts for number in range(n)]
         options["logits_processor"] = LogitsProcessorList([_Draw(decoding, keys)])
+        inputs = _repeated(generator, inputs, n)
     elif decoding.num_beams > 1:
         options |= {"num_beams": decoding.num_beams, "num_return_sequences": n, "early_stopping": True}
-    inputs = tokenizer.pad(batch, padding=True, return_tensors="pt").to(model.device)
     with torch.inference_mode():
         out = model.generate(
             **inputs, do_sample=False, **{"num_beams": 1, **options}, max_new_tokens=decoding.max_new_tokens,
@@ -148,6 +148,19 @@ def sequences_of(generator: Generator, batch: dict[str, Any], texts: list[str], 
         )  # fmt: skip
     sequences = out.sequences if generator.seq2seq else out.sequences[:, inputs["input_ids"].shape[1] :]
     return sequences, out.get("sequences_scores")
+
+
+def _repeated(generator: Generator, inputs: Any, n: int) -> dict[str, Any]:
+    """Inputs, each ``n`` times, one after the other; read once where a model reads before it writes."""
+    import torch
+    from transformers.modeling_outputs import BaseModelOutput
+
+    found = {name: values.repeat_interleave(n, dim=0) for name, values in inputs.items()}
+    if generator.seq2seq and n > 1:
+        with torch.inference_mode():
+            read = generator.model.get_encoder()(**inputs).last_hidden_state
+        found["encoder_outputs"] = BaseModelOutput(last_hidden_state=read.repeat_interleave(n, dim=0))
+    return found
 
 
 class _Draw:

@@ -85,7 +85,7 @@ def train_conqrr(
         out: the folder to write: ``cs.Rewriter(out)`` opens it.
         reward: a measure, e.g. ``RR``, ``R@10``, "nDCG@3".
         dev: (topics, qrels) to select the checkpoint by, the mean reward of greedy rewrites; None: the last one is
-        kept.
+            kept.
         num_draws: rewrites drawn for each question, a step.
         temperature: what the scores of tokens are divided by before drawing; the gradient is that of what is drawn
             from.
@@ -93,7 +93,8 @@ def train_conqrr(
             question's other draws (``num_draws`` of at least 2; nothing is written greedily).
         normalize: divide the advantages of a batch by their standard deviation.
         penalty: how much draws that are worse count, from 0 (learn only from better ones) to 1.
-        mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language.
+        mle_weight: the share of the usual loss on gold rewrites in the whole, from 0 to 1; it keeps the language. With
+            1 nothing is drawn or rewarded: the control that says what the gold rewrites alone would have done.
         first_turns: train on first turns as well.
         seed: of order, draws and dropout.
         epochs: passes over the questions.
@@ -207,11 +208,12 @@ class RewardTrainer(Seq2SeqTrainer):
     ) -> Any:
         rows, texts = inputs["rows"], inputs["texts"]
         topics = self.topics.iloc[rows]
-        loss = torch.zeros((), device=self.generator.model.device)
-        drawn, advantage = self._drawn(texts, topics) if self.mle_weight < 1 else ([], None)
+        rewarded = None if self.mle_weight == 1 else self._drawn(texts, topics)
         model.train()
-        read = self._read(model, texts)
-        if advantage is not None:
+        read = self._read(texts)
+        loss = torch.zeros((), device=self.generator.model.device)
+        if rewarded is not None:
+            drawn, advantage = rewarded
             each = np.repeat(np.arange(len(texts)), self.num_draws).tolist()
             log_p = self._log_probabilities(model, texts, drawn, self.temperature, each=each, read=read)
             loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)
@@ -266,7 +268,7 @@ class RewardTrainer(Seq2SeqTrainer):
         targets = tokenizer([f" {rewrite}" for rewrite in rewrites], add_special_tokens=False)["input_ids"]
         return [[*target[: self.max_new_tokens - 1], tokenizer.eos_token_id] for target in targets]
 
-    def _read(self, model: Any, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def _read(self, texts: list[str]) -> tuple[torch.Tensor, torch.Tensor] | None:
         """What the encoder makes of each input, with its mask: once for all that is written for it. None of a causal
         model, which has no encoder."""
         if not self.generator.seq2seq:
@@ -293,10 +295,11 @@ class RewardTrainer(Seq2SeqTrainer):
         device = self.generator.model.device
         each = list(range(len(texts))) if each is None else each
         if self.generator.seq2seq:
-            hidden, mask = self._read(model, texts) if read is None else read
+            hidden, mask = self._read(texts) if read is None else read
             labels = _padded(written, -100, device)
             logits = model(encoder_outputs=(hidden[each],), attention_mask=mask[each], labels=labels).logits
         else:
+            sources = encoded(self.generator, [texts[row] for row in each], self.max_input_length)["input_ids"]
             ids = _padded(
                 [source + ids for source, ids in zip(sources, written, strict=True)],
                 self.generator.tokenizer.pad_token_id,

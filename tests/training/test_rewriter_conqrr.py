@@ -12,6 +12,7 @@ import pyterrier as pt
 import pytest
 import torch
 from ir_measures import RR
+from transformers import TrainerCallback
 
 import pt_convsearch as cs
 from pt_convsearch.rewriting.generation import encoded
@@ -159,6 +160,48 @@ def test_options_of_draws_that_contradict(tmp_path: Path, index: cs.BM25Index) -
                        ({"penalty": -1.0}, r"\[0, 1\]")]:  # fmt: skip
         with pytest.raises(ValueError, match=why):
             cs.train_conqrr(start, train, golds, pipeline, out=tmp_path / "o", **wrong)
+
+
+def test_a_control_learns_from_gold_rewrites_alone(tmp_path: Path) -> None:
+    """mle_weight=1: nothing is drawn or searched for, and the first loss is the mean of the gold rewrites' tokens."""
+    train, golds = world(8, 1)
+    start = tiny_t5(tmp_path / "t5")
+    losses: list[float] = []
+
+    class Losses(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
+            losses.extend([logs["loss"]] if "loss" in logs else [])
+
+    nothing = pt.apply.generic(lambda frame: pytest.fail("searched"), transform_outputs=lambda columns: columns)
+    cs.train_conqrr(
+        start, train, golds, nothing, out=tmp_path / "o", max_steps=1, max_new_tokens=3, mle_weight=1.0,
+        callbacks=[Losses()], **{**OPTIONS, "batch_size": 8},
+    )  # fmt: skip
+    rewriter = cs.Rewriter(start, max_new_tokens=3, device="cpu")
+    generator, total, count = rewriter.generator(), 0.0, 0
+    for text, gold in zip(rewriter.inputs(train)["query"], train["qrewrite"], strict=True):
+        source = torch.tensor(encoded(generator, [text], rewriter.max_input_length)["input_ids"])
+        target = generator.tokenizer(text_target=gold)["input_ids"]
+        with torch.no_grad():
+            scores = generator.model(input_ids=source, decoder_input_ids=torch.tensor([[0, *target[:-1]]])).logits[0]
+        total -= torch.log_softmax(scores, -1)[range(len(target)), target].sum().item()
+        count += len(target)
+    assert losses == [pytest.approx(total / count, abs=1e-3)]
+    assert "drawn_reward" not in (tmp_path / "o" / "dev_curve.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["t5", "gpt2"])
+def test_inputs_are_read_once_for_all_that_is_written_for_them(kind: str, tmp_path: Path) -> None:
+    model = tiny_t5(tmp_path / "m") if kind == "t5" else tiny_gpt2(tmp_path / "m")
+    generator = cs.Rewriter(model, max_new_tokens=6, device="cpu").generator()
+    trainer = RewardTrainer.__new__(RewardTrainer)
+    trainer.generator, trainer.max_input_length = generator, 40
+    texts, written, each = ["w1 w2 w3 w4", "w5"], [[7, 8, 1], [9, 1], [8, 1]], [1, 0, 1]
+    with torch.no_grad():
+        found = trainer._log_probabilities(generator.model, texts, written, each=each, read=trainer._read(texts))
+        for row, ids, value in zip(each, written, found, strict=True):
+            (alone,) = trainer._log_probabilities(generator.model, [texts[row]], [ids])
+            assert value.item() == pytest.approx(alone.item(), abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
