@@ -49,7 +49,7 @@ class Data:
     def read(cls, options: Any) -> Data:
         found: dict[str, Any] = {}
         if options.dataset == "testbed":
-            return cls._testbed([int(size) for size in options.conversations.split(",")])
+            return cls._testbed([int(size) for size in options.conversations.split(",")], options.skip)
         if options.dataset:
             found["test"] = cs.dataset(options.dataset, path=options.data)
         else:
@@ -76,21 +76,23 @@ class Data:
         )  # fmt: skip
 
     @classmethod
-    def _testbed(cls, sizes: list[int]) -> Data:
+    def _testbed(cls, sizes: list[int], skip: int) -> Data:
         """Train, dev and test are conversations of the testbed's training split, about the same entities: its own test
         split names none of them, and a small model has no word for what it never saw."""
-        data = cs.dataset("testbed/train", conversations=sum(sizes), train_switch_rate=0.15)
+        ends = np.cumsum([0, sizes[0], sizes[1], skip, sizes[2]])
+        data = cs.dataset("testbed/train", conversations=int(ends[-1]), train_switch_rate=0.15)
         every, qrels = data.get_topics(), data.get_qrels()
-        number = pd.Series(pd.factorize(every["conversation_id"])[0], index=every.index)
-        split = pd.cut(number, [-1, sizes[0] - 1, sizes[0] + sizes[1] - 1, sum(sizes)], labels=["train", "dev", "test"])
+        number = pd.factorize(every["conversation_id"])[0]
+        split = np.array(["train", "dev", "skipped", "test"])[np.searchsorted(ends[1:], number, side="right")]
         topics = {name: every[split == name].reset_index(drop=True) for name in ("train", "dev", "test")}
         whole, topics["test"] = topics["test"], compared(topics["test"], qrels)
         parted = {name: qrels[qrels["qid"].isin(frame["qid"])].reset_index(drop=True) for name, frame in topics.items()}
         return cls("testbed", topics, parted, data.get_corpus_iter, True, False, whole)
 
-    def golds(self, split: str) -> int:
-        """How many questions with a history have a gold rewrite: what rewriters learn from."""
-        topics = self.topics[split]
+    def golds(self, split: str, first: int | None = None) -> int:
+        """How many questions with a history have a gold rewrite: what rewriters learn from. Of the first ones only, if
+        asked for."""
+        topics = self.topics[split].iloc[:first]
         return int((topics["qrewrite"].map(lambda text: isinstance(text, str)) & later(topics)).sum())
 
     def fingerprint(self) -> dict[str, str]:

@@ -14,7 +14,10 @@ from pt_convsearch.evaluation.oracle import ConversationOracle
 from pt_convsearch.evaluation.report import write_results
 from pt_convsearch.measures.significance import correct, paired_test
 
-ORDER = ["X_t", "X_t\\q_t", "q_t", "gold rewrite", "HQE", "QuReTeC", "Rewriter", "Rewriter, 5 fused", "CONQRR", "LLM"]
+#: the rewriter, trained as long as CONQRR on gold rewrites alone: what of a rise is the reward's
+CONTROL = "CONQRR's control"
+ORDER = ["X_t", "X_t\\q_t", "q_t", "gold rewrite", "HQE", "QuReTeC", "Rewriter", "Rewriter, 5 fused", CONTROL, "CONQRR",
+         "LLM"]  # fmt: skip
 NOT_RUN = "not run here"
 BASELINE = "X_t"
 COLUMNS = ["system", "engine", "answers", "group", "measure", "value", "n"]
@@ -111,16 +114,20 @@ def _compared(per_question: pd.DataFrame, data: Data) -> pd.DataFrame:
 
 
 def _raised(per_question: pd.DataFrame, names: list[str], data: Data) -> pd.DataFrame:
-    """CONQRR against the rewriter that it began with, by paired t-tests over the same questions."""
+    """CONQRR against the rewriter that it began with and against its control, by paired t-tests over the same
+    questions, Holm over the comparisons of a measure; and how many questions found more, how many less."""
     rows = []
-    if "CONQRR" in names and "Rewriter" in names:
-        for (engine, measure), part in _compared(per_question, data).groupby(["engine", "measure"], sort=False):
-            wide = part.pivot(index="qid", columns="system", values="value")
-            before, after = wide["Rewriter"], wide["CONQRR"]
+    pairs = [pair for pair in (("Rewriter", "CONQRR"), (CONTROL, "CONQRR"), ("Rewriter", CONTROL))
+             if set(pair) <= set(names)]  # fmt: skip
+    for (engine, measure), part in _compared(per_question, data).groupby(["engine", "measure"], sort=False):
+        wide = part.pivot(index="qid", columns="system", values="value")
+        tests = [paired_test(wide[after].to_numpy(), wide[before].to_numpy()) for before, after in pairs]
+        for (before, after), p, corrected in zip(pairs, tests, correct(tests, "holm")[0] if tests else [], strict=True):
+            differences = wide[after] - wide[before]
             rows.append({
-                "engine": engine, "measure": {"RR": "MRR"}.get(str(measure), measure), "Rewriter": before.mean(),
-                "CONQRR": after.mean(), "difference": (after - before).mean(),
-                "p": paired_test(after.to_numpy(), before.to_numpy()),
+                "engine": engine, "measure": {"RR": "MRR"}.get(str(measure), measure), "from": before, "to": after,
+                "value from": wide[before].mean(), "value to": wide[after].mean(), "difference": differences.mean(),
+                "more, less": f"{(differences > 0).sum()}, {(differences < 0).sum()}", "p": p, "p (Holm)": corrected,
             })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -133,11 +140,18 @@ def _curve(out: Path, found: dict[str, Any]) -> pd.DataFrame | None:
     from matplotlib.figure import Figure
 
     curve = pd.read_parquet(row["folder"] / "curve.parquet")
+    control = found.get(CONTROL)
+    if control is not None and (control["folder"] / "curve.parquet").is_file():
+        points = pd.read_parquet(control["folder"] / "curve.parquet")[["step", "dev"]]
+        curve = curve.merge(points.rename(columns={"dev": "dev, control"}), on="step", how="outer").sort_values("step")
     curve.to_csv(out / "reward.csv", index=False)
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
-    shown = {"drawn": "drawn, training batches", "greedy": "greedy, training batches", "dev": "greedy, dev"}
+    shown = {"drawn": "drawn, training batches", "greedy": "greedy, training batches", "dev": "greedy, dev",
+             "dev, control": "greedy, dev: gold rewrites alone"}  # fmt: skip
     for column, label in shown.items():
+        if column not in curve:
+            continue
         points = curve[["step", column]].dropna()
         if len(points):
             axes.plot(points["step"], points[column], marker="o", label=label)
@@ -232,8 +246,9 @@ def _sections(
         shown = tests.assign(p=tests["p"].map("{:.4f}".format), **{"p (Holm)": tests["p (Holm)"].map("{:.4f}".format)})
         said += [f"## Paired t-tests against X_t (n = {n}; Holm over the rows of an engine)", cs.render(shown)]
     if len(raised):
-        said += [f"## CONQRR against the rewriter that it began with (n = {n}; paired t-tests)",
-                 cs.render(raised.assign(p=raised["p"].map("{:.4f}".format)))]  # fmt: skip
+        shown = raised.assign(**{column: raised[column].map("{:.4f}".format) for column in ("p", "p (Holm)")})
+        said += [f"## CONQRR against the rewriter that it began with and against its control (n = {n}; paired t-tests)",
+                 cs.render(shown)]  # fmt: skip
     if curve is not None:
         said += ["## The reward by step of CONQRR (mean RR since the point before; dev: greedy rewrites)",
                  cs.render(curve)]  # fmt: skip

@@ -10,8 +10,9 @@ the conversations' own answers, not the paper's 54M passages. Data without a tra
 ``mtrag-mini/human``) take the models that another run trained (``--models``).
 
 Rows: X_t, X_t without the question, q_t, the gold rewrite, HQE (thresholds chosen on dev: the published ones belong to
-38M passages), QuReTeC, a rewriter, the same with five rewrites fused, and CONQRR (the same trained further by what it
-finds); with ``--llm`` a language model behind an endpoint. Each searches with BM25 and with the untrained
+38M passages), QuReTeC, a rewriter, the same with five rewrites fused, CONQRR (the same trained further by what it
+finds) and its control (the same trained further for as many steps, on gold rewrites alone); with ``--llm`` a language
+model behind an endpoint. Each searches with BM25 and with the untrained
 all-MiniLM-L6-v2. The rewriter starts from ``--init``, a sequence-to-sequence or causal model ("t5-base" is the papers'
 choice). Without it, on the testbed, it is a small T5 from scratch, which knows the testbed's words only; elsewhere an
 encoder-decoder warm-started from MiniLM, which first learns to repeat questions: enough to see everything run, too
@@ -48,7 +49,7 @@ from _rewriting_parts import (
     starting_encoder,
     starting_model,
 )
-from _rewriting_tables import write_tables
+from _rewriting_tables import CONTROL, write_tables
 from _rows import Rows, fingerprint
 from ir_measures import RR, R
 
@@ -67,6 +68,8 @@ GRID = [
     for share in (0.6, 0.8)
     for ambiguous in (0.0, 10.0, 15.0)
 ]
+#: what CONQRR's control has in place of a reward
+GOLD_ALONE = {"mle_weight": 1.0}
 #: batches of inputs of like length
 SORTED = {"train_sampling_strategy": "group_by_length"}
 
@@ -88,7 +91,8 @@ class Experiment:
             "engines": [engine.name for engine in found], "seed": options.seed,
             "models": None if options.models is None else "of another run",
         }  # fmt: skip
-        self.tagger = {"layers": options.layers, "epochs": options.tagger_epochs, "models": self.base["models"]}
+        self.tagger = {"layers": options.layers, "epochs": options.tagger_epochs, "models": self.base["models"],
+                       "questions": options.tagger_questions}  # fmt: skip
         self.writer = {
             "init": Path(options.init).name if options.init else "a T5 of two layers from scratch"
             if data.name == "testbed" else f"MiniLM, {options.layers} layers",
@@ -110,6 +114,7 @@ class Experiment:
             "QuReTeC": (self.tagger, self.quretec),
             "Rewriter": (self.writer, lambda: Made(self.rewriter(), self.rewriter_note())),
             "Rewriter, 5 fused": (self.writer, self.fused),
+            CONTROL: ({**self.writer, "reward": {**self.reward, **GOLD_ALONE}}, lambda: self.conqrr(by_reward=False)),
             "CONQRR": ({**self.writer, "reward": self.reward}, self.conqrr),
         }
         if self.options.llm:
@@ -159,11 +164,13 @@ class Experiment:
 
     def quretec(self) -> Made:
         stage = self._trained("quretec", lambda target: cs.train_quretec(
-            self.data.topics["train"], init=starting_encoder(self.options.layers, self.models), out=target,
+            self.data.topics["train"].iloc[: self.options.tagger_questions],
+            init=starting_encoder(self.options.layers, self.models), out=target,
             dev=self.data.topics.get("dev"), epochs=self.options.tagger_epochs, learning_rate=2e-4, max_length=160,
             seed=self.options.seed, trainer_options=SORTED,
         ), cs.QuReTeC)  # fmt: skip
-        return Made(stage, self._note(f"MiniLM, {self.options.layers} layers", self.options.tagger_epochs))
+        start = f"MiniLM, {self.options.layers} layers"
+        return Made(stage, self._note(start, self.options.tagger_epochs, self.options.tagger_questions))
 
     def rewriter(self, **options: Any) -> cs.Rewriter:
         self._trained("rewriter", self._train_rewriter, lambda target: None)
@@ -208,28 +215,29 @@ class Experiment:
             lambda retriever: cs.rrf(*(cs.NthRewrite(n) >> retriever for n in range(5)), num_results=110),
         )  # fmt: skip
 
-    def conqrr(self) -> Made:
-        start, options, note = self.rewriter(), self.options, "the same, as trained by reward in another run"
-        curve = None
+    def conqrr(self, *, by_reward: bool = True) -> Made:
+        start, options, note = self.rewriter(), self.options, "the same, as trained further in another run"
+        curve, folder = None, "conqrr" if by_reward else "conqrr-control"
         if "train" in self.data.topics:
             train, qrels = self.data.topics["train"], self.data.qrels["train"]
             dev, dev_qrels = self.data.topics["dev"], self.data.qrels["dev"]
             dev = dev[later(dev) & dev["qid"].isin(dev_qrels["qid"])].head(options.reward_dev)
             before = cs.Experiment({"start": self._opened("rewriter", num_beams=1) >> self.rewarded},
                                    dev, dev_qrels, [RR])["All"]  # fmt: skip
-            self._trained("conqrr", lambda target: cs.train_conqrr(
+            self._trained(folder, lambda target: cs.train_conqrr(
                 start, train[train["qid"].isin(qrels["qid"])], qrels, self.rewarded, reward=RR, out=target,
                 dev=(dev, dev_qrels), max_steps=options.reward_steps, batch_size=options.reward_batch,
                 eval_every=math.ceil(options.reward_steps / 6), learning_rate=options.reward_rate, max_new_tokens=32,
-                seed=options.seed, **self.draws(),
+                seed=options.seed, **{**self.draws(), **({} if by_reward else GOLD_ALONE)},
             ), lambda target: None)  # fmt: skip
-            curve = reward_curve(self.models / "conqrr", float(before.loc["start", "RR"]))
-            note = f"the same, {options.reward_steps} steps of {options.reward_batch} questions by reward (RR of BM25)"
-            if options.reward_draws > 1:
+            curve = reward_curve(self.models / folder, float(before.loc["start", "RR"]))
+            note = f"the same, {options.reward_steps} more steps of {options.reward_batch} questions"
+            note += " by reward (RR of BM25)" if by_reward else ": gold rewrites alone, nothing drawn or rewarded"
+            if by_reward and options.reward_draws > 1:
                 note += f", {options.reward_draws} draws each at temperature {options.reward_temperature:g}"
-            if options.reward_mle:
+            if by_reward and options.reward_mle:
                 note += f", {options.reward_mle:.0%} of the loss on gold rewrites"
-        return Made(self._opened("conqrr"), note, curve=curve)
+        return Made(self._opened(folder), note, curve=curve)
 
     def _trained(self, name: str, train: Callable[[str], Any], opened: Callable[[str], Any]) -> Any:
         """Train into the folder of models, or open what another run trained."""
@@ -242,10 +250,10 @@ class Experiment:
             raise SystemExit(f"{self.data.name} has no training split: give --models of another run")
         return train(str(target))
 
-    def _note(self, start: str, epochs: int) -> str:
+    def _note(self, start: str, epochs: int, questions: int | None = None) -> str:
         if self.options.models:
             return "trained in another run"
-        golds = self.data.golds("train")
+        golds = self.data.golds("train", questions)
         return f"{start}, {golds} gold rewrites, {epochs} epoch{'s' if epochs > 1 else ''}"
 
     # -- scoring
@@ -338,8 +346,11 @@ def main(argv: list[str] | None = None) -> None:
     add("--rows", help="rows to run, by name, separated by semicolons (default all)")
     add("--table-only", action="store_true", help="run nothing, write the tables of what is there")
     add("--conversations", default="640,60,100", metavar="N,N,N", help="train, dev, test of the testbed")
+    add("--skip", type=int, default=0, metavar="N", help="of the testbed: leave out so many conversations before those "
+        "of the test, which a run before was tested on")  # fmt: skip
     add("--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, evenly spaced (default 6)")
     add("--tagger-epochs", type=int, default=5, help="of QuReTeC (default 5)")
+    add("--tagger-questions", type=int, metavar="N", help="that QuReTeC learns from, the first ones (default all)")
     add("--init", help="where the rewriter starts, e.g. t5-base (default: an encoder-decoder from MiniLM)")
     add("--freeze", type=int, default=0, metavar="N", help="leave the N lowest layers of --init as they are")
     add("--epochs", type=int, default=10, help="of the rewriter over the gold rewrites (default 10)")

@@ -14,7 +14,7 @@ import pytest
 import pt_convsearch as cs
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-ROWS = "X_t;X_t\\q_t;q_t;gold rewrite;HQE;Rewriter;CONQRR"
+ROWS = "X_t;X_t\\q_t;q_t;gold rewrite;HQE;Rewriter;CONQRR's control;CONQRR"
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_rows_are_kept_and_others_are_not_claimed(
     before = cells(out)
     capsys.readouterr()
     script.main([*options, "--rows", ROWS])
-    assert capsys.readouterr().err.count("done before") == 7
+    assert capsys.readouterr().err.count("done before") == 8
     pd.testing.assert_series_equal(cells(out), before)
     table = (out / "table.md").read_text(encoding="utf-8")
     assert "QuReTeC (not run here)" in table
@@ -90,9 +90,34 @@ def test_rows_are_kept_and_others_are_not_claimed(
 def test_the_curve_of_the_reward_begins_before_the_training(run: tuple[Path, list[str]]) -> None:
     curve = pd.read_csv(run[0] / "reward.csv")
     assert curve["step"].tolist() == [0, 1, 2, 3]
+    assert curve["dev, control"][0] == curve["dev"][0]  # both begin with the same rewriter
     assert curve["dev"].notna().all()
     assert curve["dev"].between(0, 1).all()
     assert (run[0] / "reward.png").stat().st_size > 1000
+
+
+def test_the_reward_s_share_of_a_rise_is_tested_against_a_control(run: tuple[Path, list[str]]) -> None:
+    raised = pd.DataFrame(json.loads((run[0] / "results.json").read_text(encoding="utf-8"))["raised by reward"])
+    assert list(zip(raised["from"][:3], raised["to"][:3], strict=True)) == [
+        ("Rewriter", "CONQRR"), ("CONQRR's control", "CONQRR"), ("Rewriter", "CONQRR's control"),
+    ]  # fmt: skip
+    found, own = cells(run[0]), raised[raised["measure"] == "MRR"].set_index(["from", "to"])
+    for (before, after), row in own.iterrows():
+        values = [found[name, "unseen", "t > 1", "RR"] for name in (before, after)]
+        assert [row["value from"], row["value to"]] == pytest.approx(values)
+    rows = json.loads((run[0] / "results.json").read_text(encoding="utf-8"))["rows"]
+    assert rows["CONQRR's control"]["reward"] == {**rows["CONQRR"]["reward"], "mle_weight": 1.0}
+
+
+def test_conversations_that_were_tested_before_are_left_out(script: Any) -> None:
+    read = script.Data.read
+    options = script.argparse.Namespace(dataset="testbed", conversations="3,2,4", skip=0, quick=False)
+    whole = read(options).whole["conversation_id"].unique()
+    assert len(whole) == 4
+    fresh = read(script.argparse.Namespace(**{**vars(options), "skip": 3}))
+    assert fresh.whole["conversation_id"].unique()[0] == whole[3]  # 3 + 2 + 3 before it in both
+    assert not set(whole[:3]) & set(fresh.whole["conversation_id"])
+    assert set(fresh.topics) == {"train", "dev", "test"}
 
 
 def test_models_of_another_run_are_taken(script: Any, run: tuple[Path, list[str]], tmp_path: Path) -> None:
