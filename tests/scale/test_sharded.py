@@ -6,16 +6,20 @@ import json
 import math
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 from pyterrier.measures import RR
 
 import pt_convsearch as cs
 from pt_convsearch.scale import ShardedIndex
+from pt_convsearch.scale.building import _line, _read_spool
 from pt_convsearch.scale.dense_shard import DenseShard
+from pt_convsearch.scale.storage import Storage
 
 from .conftest import some_topics, tied_docs, tied_vectors
 
@@ -327,3 +331,32 @@ def test_overwrite_leaves_no_shard_of_before(tmp_path):
     assert index.num_shards == 2
     assert sorted(path.name for path in Path(index.path).glob("shard-*")) == ["shard-00000", "shard-00001"]
     assert len(ShardedIndex(tmp_path / "x")) == 15
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        np.array([0.1, -2.5, 3e-30], dtype=np.float32),
+        np.array([1 / 3, 2.0]),
+        np.array([-128, 127], dtype=np.int8),
+        torch.tensor([0.1, 7.0]),
+        [0.1, 7.0],
+    ],
+    ids=["float32", "float64", "int8", "tensor", "list"],
+)
+def test_vectors_come_back_from_the_spool_as_they_went_in(vector: Any, tmp_path: Path) -> None:
+    storage = Storage(tmp_path)
+    doc = {"docno": "a\nb", "doc_vec": vector, "left": "out"}
+    (tmp_path / "records").mkdir()
+    line = _line(doc, ("docno", "doc_vec"))
+    (tmp_path / "records" / "s.jsonl").write_bytes(line)
+    (found,) = _read_spool(storage, "s")
+    assert found.keys() == {"docno", "doc_vec"}
+    assert found["docno"] == "a\nb"
+    assert np.asarray(found["doc_vec"]).dtype == np.asarray(vector).dtype
+    assert np.array_equal(np.asarray(found["doc_vec"]), np.asarray(vector))
+
+
+def test_a_vector_in_the_spool_is_not_written_out_in_decimals() -> None:
+    vector = np.full(768, 1 / 3, dtype=np.float32)  # 0.3333333432674408: 20 characters each
+    assert len(_line({"docno": "d", "doc_vec": vector}, ("docno", "doc_vec"))) < 1.5 * vector.nbytes
