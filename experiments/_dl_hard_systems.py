@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +19,8 @@ from _rows import Rows, fingerprint
 from ir_measures import RR, R, nDCG
 
 import pt_convsearch as cs
-from pt_convsearch._files import open_text, writing_text
+from pt_convsearch._files import writing_text
+from pt_convsearch.datasets import iter_jsonl
 from pt_convsearch.evaluation.report import long_table, write_results
 from pt_convsearch.negatives._texts import as_store
 from pt_convsearch.reranking import PUBLISHED_MODELS, baselines, first_p, interpolate, sum_p
@@ -182,9 +182,7 @@ def chosen(wanted: list[str], systems: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _documents(path: Path) -> Iterable[dict[str, Any]]:
-    with open_text(path) as handle:
-        for line in handle:
-            yield json.loads(line)
+    return (document for _, document in iter_jsonl(path))
 
 
 # -- conversations that stand in

@@ -15,7 +15,7 @@ from _response_bench import DENSE, MINED, SEPARATORS, SPARSE, TUNED, Bench, NotT
 from ir_measures import RR
 
 import pt_convsearch as cs
-from pt_convsearch._files import read_jsonl
+from pt_convsearch.datasets import iter_jsonl
 from pt_convsearch.measures import evaluate
 
 
@@ -135,7 +135,7 @@ def e5(bench: Bench) -> Ranking:
     """A larger collection of responses: ``--external`` (JSON Lines of docno and text); else whatever was said in
     training dialogues and is no response of the task. What stands in the context itself is no negative then."""
     if bench.options.external:
-        others = [(document["docno"], document["text"]) for _, document in read_jsonl(Path(bench.options.external))]
+        others = [(document["docno"], document["text"]) for _, document in iter_jsonl(Path(bench.options.external))]
     else:
         others = [(str(number), text) for number, text in enumerate(other_utterances(bench))]
     corpus = [*bench.train_corpus, *({"docno": f"external:{docno}", "text": text} for docno, text in others)]

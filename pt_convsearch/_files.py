@@ -1,4 +1,4 @@
-"""Files: UTF-8 always named, nothing half-written left behind, compression told by the name."""
+"""Writing files: UTF-8 always named, nothing half-written left behind, compression told by the name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import shutil
 import tempfile
 import uuid
 import weakref
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -28,31 +27,6 @@ logger = logging.getLogger(__name__)
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 #: the address of another file system, also one that has gone through Path; drives of Windows have one letter
 _ADDRESS = re.compile(r"(?:^|/)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
-#: what reading a cut or damaged compressed file raises
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
-_MARKS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-
-
-def open_text(path: PathLike) -> IO[str]:
-    """Open a text file for reading: UTF-8 with or without BOM; gzip, bz2 and xz, told by the name or the content, are
-    decompressed as a stream.
-
-    Line ends are left as they are only inside a line; every usual line end closes a line.
-
-    Raises:
-        ValueError: it is UTF-16.
-    """
-    path = Path(path)
-    opener = _OPENERS.get(path.suffix.lower())
-    if opener is None and path.is_file():
-        with path.open("rb") as raw:
-            start = raw.read(6)
-        opener = next((opener for mark, opener in _MARKS.items() if start.startswith(mark)), None)
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise ValueError(f"{path} is UTF-16: save it as UTF-8")
-    if opener is None:
-        return path.open(encoding="utf-8-sig")
-    return io.TextIOWrapper(opener(path, "rb"), encoding="utf-8-sig")
 
 
 @contextlib.contextmanager
@@ -233,26 +207,6 @@ def json_or_none(path: PathLike) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-
-
-def read_jsonl(path: PathLike) -> Iterator[tuple[int, Any]]:
-    """Yield (line number, value) for each line of a JSON Lines file, a blank line skipped.
-
-    Raises:
-        ValueError: a line that is not JSON, named by file and line number.
-    """
-    with open_text(path) as handle:
-        number = 0
-        try:
-            for number, line in enumerate(handle, 1):
-                if line.strip():
-                    yield number, json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, after line {number}: not valid UTF-8 ({error}): save it as UTF-8") from error
-        except DAMAGE as error:
-            raise ValueError(f"{path}, after line {number}: the file is cut or damaged ({error})") from error
 
 
 def sha256(path: PathLike) -> str:

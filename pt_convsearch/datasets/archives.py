@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from pt_convsearch._files import written
-from pt_convsearch.datasets.lines import DAMAGE
+from pt_convsearch._lines import DAMAGE
 
 
 def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:

@@ -14,9 +14,9 @@ from typing import Any
 import pyterrier as pt
 
 from pt_convsearch._files import write_json
+from pt_convsearch._lines import DAMAGE, open_data
 from pt_convsearch.datasets.archives import unpack
 from pt_convsearch.datasets.download import download
-from pt_convsearch.datasets.lines import DAMAGE, open_data
 from pt_convsearch.datasets.source import File, Source
 
 logger = logging.getLogger(__name__)

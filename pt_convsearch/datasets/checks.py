@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pt_convsearch._lines import open_data
 from pt_convsearch.datasets.corpora import json_passages
 from pt_convsearch.datasets.folder import DOCNO, TEXT, Folder, read_topics as read_folder_topics
 from pt_convsearch.datasets.formats import read_qrels
-from pt_convsearch.datasets.lines import open_data
 from pt_convsearch.datasets.report import ERROR, NOTE, WARNING, Finding, Report
 
 #: the length to which Terrier's default ``meta={"docno": 20}`` cuts

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pt_convsearch._lines import decoded, iter_lines
 from pt_convsearch.datasets.archives import members
-from pt_convsearch.datasets.lines import decoded, iter_lines
 from pt_convsearch.topics.messages import clean_text
 
 Passage = dict[str, Any]

@@ -11,12 +11,12 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch._files import PathLike
+from pt_convsearch._lines import iter_lines
 from pt_convsearch.datasets.base import Dataset, register
 from pt_convsearch.datasets.formats import iter_jsonl
 from pt_convsearch.datasets.instances import DUPLICATES, judged
 from pt_convsearch.datasets.json_stream import iter_json_items
 from pt_convsearch.datasets.leaks import find_leaks, without_leaks
-from pt_convsearch.datasets.lines import iter_lines
 from pt_convsearch.topics import Task, first_three, responses
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.datasets.lines import DAMAGE, open_data
+from pt_convsearch._lines import DAMAGE, open_data
 
 _CHUNK = 1 << 20
 _BLANK = re.compile(r"[ \t\r\n]*")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from pt_convsearch._lines import iter_lines
 from pt_convsearch.datasets.base import register
 from pt_convsearch.datasets.cache import find
 from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.forum import read_forum
 from pt_convsearch.datasets.instances import instance_task
-from pt_convsearch.datasets.lines import iter_lines
 from pt_convsearch.datasets.response_tsv import read_response_tsv, tsv_candidates
 from pt_convsearch.datasets.source import File, Source
 from pt_convsearch.topics import Task, responses

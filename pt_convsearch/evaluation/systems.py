@@ -112,7 +112,7 @@ class Runner:
         saved = self._file(name)
         if saved is not None and saved.exists():
             if self.save_mode == "reuse":
-                results = read_run(saved)
+                results = read_run(saved, may_be_empty=True)
                 strangers = set(results["qid"]) - set(self.topics["qid"])
                 if strangers:
                     raise ValueError(

@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from pt_convsearch._files import PathLike, open_text, sha256
+from pt_convsearch._files import PathLike, sha256
+from pt_convsearch._lines import read_text
 from pt_convsearch.forming import CURRENT, FIRST_QUESTION, Parts, X
 from pt_convsearch.rewriting.answer_cache import AnswerCache, content_key
 from pt_convsearch.rewriting.cleaning import cleaned
@@ -281,8 +282,7 @@ def _prompt(prompt: PathLike) -> tuple[str, str]:
     if isinstance(prompt, str) and prompt.isidentifier() and named.is_file():
         text = named.read_text(encoding="utf-8")
     elif Path(prompt).is_file():
-        with open_text(prompt) as handle:
-            text = handle.read()
+        text = read_text(prompt)
     else:
         known = sorted(path.name.removesuffix(".txt") for path in named.parent.iterdir() if path.name.endswith(".txt"))  # type: ignore[attr-defined]
         raise ValueError(f"prompt={os.fspath(prompt)!r} is neither a file nor one of {', '.join(known)}")

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pt_convsearch._files import DAMAGE, open_text, read_jsonl, writing_text, written
+from pt_convsearch._files import writing_text, written
+from pt_convsearch._lines import read_text
+from pt_convsearch._records import iter_json_lines
 from pt_convsearch.topics.messages import shown_docnos
 from pt_convsearch.topics.validation import checked, validate
 
@@ -129,23 +131,18 @@ def records(path: PathLike, *, columns: list[str] | None = None) -> Iterator[Any
             f"{path} is a table: read it with pandas, and give the frame to cs.topics.from_frame or from_messages"
         )
     if _ending(path) == ".json":
-        with open_text(path) as handle:
-            try:
-                text = handle.read()
-                found = json.loads(text) if text.strip() else []
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{path}: not valid UTF-8 ({error}): save it as UTF-8") from error
-            except DAMAGE as error:
-                raise ValueError(f"{path}: the file is cut or damaged ({error})") from error
-            except json.JSONDecodeError as error:
-                # JSON Lines are often called .json as well
-                if not error.msg.startswith("Extra data"):
-                    raise ValueError(f"{path}: not valid JSON ({error})") from error
-                found = None
+        text = read_text(path)
+        try:
+            found = json.loads(text) if text.strip() else []
+        except json.JSONDecodeError as error:
+            # JSON Lines are often called .json as well
+            if not error.msg.startswith("Extra data"):
+                raise ValueError(f"{path}: not valid JSON ({error})") from error
+            found = None
         if found is not None:
             yield from found if isinstance(found, list) else [found]
             return
-    for _, record in read_jsonl(path):
+    for _, record in iter_json_lines(path):
         yield record
 
 

@@ -294,7 +294,7 @@ def test_what_a_file_is_not(tmp_path) -> None:
     damaged = bytearray(gzip.compress(lines * 50))
     damaged[len(damaged) // 2] ^= 0xFF
     for name, content, told in (
-        ("utf16.jsonl", lines.decode().encode("utf-16"), "is UTF-16: save it as UTF-8"),
+        ("utf16.jsonl", lines.decode().encode("utf-16"), "line 1: UTF-16, not UTF-8: save it as UTF-8"),
         ("latin.jsonl", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
         ("latin.json", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
         ("log.csv", b"id,role,content\n", "is a table: read it with pandas"),

@@ -6,6 +6,7 @@ import bz2
 import contextlib
 import gzip
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,10 +15,10 @@ from typing import IO, Any
 
 from pt_convsearch._files import PathLike
 
-_COMPRESSED: tuple[tuple[bytes, Any], ...] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (b"\xfd7zXZ\x00", lzma.open),
+_COMPRESSED: tuple[tuple[re.Pattern[bytes], Any], ...] = (
+    (re.compile(b"\x1f\x8b"), gzip.open),
+    (re.compile(b"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.open),  # "BZh" alone may begin an id
+    (re.compile(b"\xfd7zXZ\x00"), lzma.open),
 )
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zip", ".tgz")
 #: what reading a cut or damaged file can raise
@@ -38,7 +39,7 @@ def open_data(path: PathLike, *, member: str | None = None) -> Iterator[IO[bytes
     """
     path = Path(path)
     with path.open("rb") as raw:
-        start = raw.read(6)
+        start = raw.read(10)
         raw.seek(0)
         if start.startswith(b"PK\x03\x04"):
             try:
@@ -49,12 +50,12 @@ def open_data(path: PathLike, *, member: str | None = None) -> Iterator[IO[bytes
                 yield stream
             return
         for mark, opener in _COMPRESSED:
-            if start.startswith(mark):
+            if mark.match(start):
                 with opener(raw, "rb") as stream:
                     yield stream
                 return
         if path.suffix.lower() in _SUFFIXES:
-            raise ValueError(f"{path}, line 1: not a {path.suffix} file (it begins with {start!r}): fetch it again")
+            raise ValueError(f"{path}, line 1: not a {path.suffix} file (it begins with {start[:6]!r}): fetch it again")
         yield raw
 
 
@@ -94,17 +95,17 @@ def decoded(stream: IO[bytes], name: str) -> Iterator[tuple[int, str]]:
             try:
                 line = raw.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{name}, line {number}: not valid UTF-8 ({error})") from error
+                raise ValueError(f"{name}, line {number}: not valid UTF-8 ({error}): save it as UTF-8") from error
             yield number, line.removesuffix("\n").removesuffix("\r")
     except DAMAGE as error:
         raise ValueError(f"{name}, after line {number}: the file is cut or damaged ({error})") from error
 
 
 def read_text(path: PathLike) -> str:
-    """The whole of a UTF-8 text file; a byte order mark is taken off.
+    """The whole of a UTF-8 text file, "" of an empty one; a byte order mark is taken off.
 
     Raises:
-        ValueError: no UTF-8, or a cut, damaged or empty file; named by file and line.
+        ValueError: no UTF-8, or a cut or damaged file; named by file and line.
     """
     try:
         with open_data(path) as stream:
@@ -115,13 +116,12 @@ def read_text(path: PathLike) -> str:
         raise ValueError(f"{path}, line 1: the file is cut or damaged ({error})") from error
     raw = _without_mark(path, raw)
     try:
-        text = raw.decode("utf-8")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not valid UTF-8 ({error.reason} at byte {error.start})") from error
-    if not text.strip():
-        raise ValueError(f"{path}, line 1: the file is empty")
-    return text
+        raise ValueError(
+            f"{path}, line {line}: not valid UTF-8 ({error.reason} at byte {error.start}): save it as UTF-8"
+        ) from error
 
 
 def _without_mark(path: PathLike, raw: bytes) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pt_convsearch._files import PathLike
-from pt_convsearch.datasets.lines import iter_lines, read_text
+from pt_convsearch._lines import iter_lines, read_text
 
 _REQUIRED: Any = object()
 _NOT_BLANK = re.compile(r"[^ \t\r\n]")
@@ -40,24 +40,33 @@ def iter_jsonl(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         ValueError: a line that is no JSON object, named by file and line.
     """
+    for number, value in iter_json_lines(path):
+        if not isinstance(value, dict):
+            raise ValueError(f"{path}, line {number}: a JSON object is due, not {type(value).__name__}")
+        yield number, value
+
+
+def iter_json_lines(path: PathLike) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, value) of a file that holds a JSON value on each line; blank lines are skipped.
+
+    Raises:
+        ValueError: a line that is no JSON, named by file and line.
+    """
     for number, line in iter_lines(path):
         if line.strip():
             try:
-                value = json.loads(line, object_pairs_hook=_no_twins)
+                yield number, json.loads(line, object_pairs_hook=_no_twins)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number}: not valid JSON ({error})") from error
-            if not isinstance(value, dict):
-                raise ValueError(f"{path}, line {number}: a JSON object is due, not {type(value).__name__}")
-            yield number, value
 
 
 def read_json(path: PathLike) -> Any:
     """The value of a JSON file.
 
     Raises:
-        ValueError: no JSON (cut, foreign), or an object that names a key twice; named by file and line.
+        ValueError: no JSON (cut, foreign, empty), or an object that names a key twice; named by file and line.
     """
-    text = read_text(path)
+    text = _not_empty(path)
     try:
         return json.loads(text, object_pairs_hook=_no_twins)
     except json.JSONDecodeError as error:
@@ -74,7 +83,7 @@ def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         ValueError: no JSON, no list of objects, or an empty file; named by file and line.
     """
-    text = read_text(path)
+    text = _not_empty(path)
     start = _skip(text, 0)
     if text[start : start + 1] != "[":
         if text[start : start + 1] != "{":
@@ -139,6 +148,13 @@ def field(item: dict[str, Any], key: str, kind: type | tuple[type, ...], where: 
         wanted = " or ".join(one.__name__ for one in kinds)
         raise ValueError(f"{where}: field {key!r} holds {value!r:.60}, where {wanted} is due")
     return value
+
+
+def _not_empty(path: PathLike) -> str:
+    text = read_text(path)
+    if not text.strip():
+        raise ValueError(f"{path}, line 1: the file is empty")
+    return text
 
 
 def _one_object(text: str) -> dict[str, Any] | None:
