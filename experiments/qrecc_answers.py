@@ -82,6 +82,7 @@ ROWS = [
     Row("seen 1 : shortcut 3", "seen 1 : shortcut 3"),
     Row("history masked", options={"mask_history": 0.3}),
     Row("question three times", repeat=3),
+    Row("shortcut negatives, question three times", "shortcut", repeat=3),
 ]
 UNTRAINED = ["BM25", "BM25, no stop words", "zero-shot", "zero-shot, fewer layers"]
 
