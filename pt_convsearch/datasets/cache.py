@@ -13,7 +13,7 @@ from typing import Any
 
 import pyterrier as pt
 
-from pt_convsearch._files import write_json
+from pt_convsearch._files import sha256, write_json
 from pt_convsearch._lines import DAMAGE, open_data
 from pt_convsearch.datasets.archives import unpack
 from pt_convsearch.datasets.download import download
@@ -96,7 +96,7 @@ def find(source: Source, file: File, path: Path | None = None) -> Path | None:
         found = exact or found
     if len(found) > 1 and file.sha256 is not None:
         found = [place for place in found if any(_agree(one, file) for one in _fingerprints(place))] or found
-    if len(found) > 1 and len({_digest(place) for place in found}) > 1:
+    if len(found) > 1 and len({sha256(place) for place in found}) > 1:
         shown = ", ".join(map(str, found[:3]))
         raise ValueError(f"several different files called {found[0].name!r}: {shown}: give the one meant with files=")
     return found[0] if found else None
@@ -246,7 +246,7 @@ def _agree(found: tuple[int, str], file: File) -> bool:
 
 def _fingerprints(path: Path) -> Iterator[tuple[int, str]]:
     """Size and SHA-256 of a file, and of its text whatever its compression, line ends and byte order mark."""
-    yield path.stat().st_size, _digest(path)
+    yield path.stat().st_size, sha256(path)
     digests = [hashlib.sha256() for _ in range(3)]
     sizes = [0, 0, 0]
     with contextlib.suppress(*DAMAGE, ValueError), open_data(path) as stream:
@@ -265,11 +265,6 @@ def _fingerprints(path: Path) -> Iterator[tuple[int, str]]:
             digests[at].update(held)
             sizes[at] += len(held)
         yield from ((size, digest.hexdigest()) for size, digest in zip(sizes, digests, strict=True))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _how_to_supply(source: Source, file: File, name: str, path: Path | None, offline: bool | None) -> str:

@@ -14,6 +14,7 @@ from pt_convsearch.datasets.base import register
 from pt_convsearch.datasets.dialogues import ResponseDataset
 from pt_convsearch.datasets.formats import iter_tsv
 from pt_convsearch.datasets.instances import candidates_frame, instance_task
+from pt_convsearch.datasets.rows import unquoted
 from pt_convsearch.topics import Task
 
 _HEADER = ("context", "response")
@@ -61,7 +62,7 @@ def read_response_tsv(path: PathLike, *, quoting: str = "none") -> Iterator[dict
                 f"{path}, line {number}: {len(cells)} cells where label, at least one utterance, response are due"
             )
         if quoting == "csv":
-            cells = [_unquoted(cell) for cell in cells]
+            cells = [unquoted(cell) for cell in cells]
         if cells[1:-1] != context:
             yield from _instances(context, truths, negatives, count)
             count += len(truths)
@@ -99,15 +100,9 @@ def _frame_instances(path: PathLike) -> Iterator[dict[str, Any]]:
     response."""
     for count, (number, cells) in enumerate(iter_tsv(path, columns=2), -1):
         if count >= 0:
-            context, response = map(_unquoted, cells)
+            context, response = map(unquoted, cells)
             texts = [text.strip() for text in _SEPARATOR.split(context)]
             yield from _instances([text for text in texts if text], [(number, response)], [], count)
-
-
-def _unquoted(cell: str) -> str:
-    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
-        return cell[1:-1].replace('""', '"')
-    return cell
 
 
 def tsv_candidates(instances: Iterable[dict[str, Any]]) -> pd.DataFrame:

@@ -107,3 +107,14 @@ def qrels_frame(rows: Iterable[tuple[str, str, int]]) -> pd.DataFrame:
             "label": pd.Series(list(labels.values()), dtype="int64"),
         }
     )
+
+
+def unquoted(cell: str) -> str:
+    """A cell as csv wrote it: the quotes around it taken off, those in it said once.
+
+    >>> unquoted('"He said ""no""."'), unquoted('"so" and "so"')
+    ('He said "no".', '"so" and "so"')
+    """
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', ""):
+        return cell[1:-1].replace('""', '"')
+    return cell

@@ -11,7 +11,7 @@ import pandas as pd
 from pt_convsearch.datasets.base import Dataset, register
 from pt_convsearch.datasets.corpora import counted, stream_lines
 from pt_convsearch.datasets.formats import field, read_records
-from pt_convsearch.datasets.rows import TopicRows, alternating, qrels_frame
+from pt_convsearch.datasets.rows import TopicRows, alternating, qrels_frame, unquoted
 from pt_convsearch.datasets.source import File, Source
 
 SPLITS = ("train", "dev")
@@ -189,7 +189,7 @@ def read_segments(path: Path) -> Iterator[dict[str, Any]]:
         ValueError: a line without three fields, named by file and line.
     """
     for name, number, line in stream_lines(path):
-        fields = [_unquoted(value) for value in line.split("\t")]
+        fields = [unquoted(value) for value in line.split("\t")]
         if len(fields) != 3:
             raise ValueError(
                 f"{name}, line {number}: {len(fields)} tab-separated fields where 3 (id, text, title) are due"
@@ -200,14 +200,6 @@ def read_segments(path: Path) -> Iterator[dict[str, Any]]:
         if not docno:
             raise ValueError(f"{name}, line {number}: an empty id")
         yield {"docno": docno, "text": text, "title": " ".join(title.split(" [SEP] "))}
-
-
-def _unquoted(value: str) -> str:
-    if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
-        inner = value[1:-1]
-        if '"' not in inner.replace('""', ""):
-            return inner.replace('""', '"')
-    return value
 
 
 def _judgments(path: Path, split: str, *, gold: bool) -> Iterator[tuple[str, str, int]]:

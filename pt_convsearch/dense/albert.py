@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._process import quiet
 from .encoder import BiEncoder
-from .towers import _quiet, resolve
+from .towers import resolve
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,7 +55,7 @@ def albert_towers(
     if pooling not in ("cls", "mean"):
         raise ValueError(f"pooling={pooling!r}: 'cls' or 'mean'")
     folder, local = resolve(model)
-    with _quiet():
+    with quiet():
         inner = AutoModel.from_pretrained(folder, local_files_only=local)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=local)
     generator = torch.Generator().manual_seed(seed)
@@ -98,7 +99,7 @@ def orquac_encoder(folder: str | os.PathLike[str], **options: Any) -> BiEncoder:
     weights = _weights(path)
     expected = AlbertConfig().to_dict()
     config = AlbertConfig(**{name: value for name, value in known.items() if name in expected})
-    with _quiet():
+    with quiet():
         tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True)
     towers = {}
     for side in _SIDES:
@@ -135,7 +136,7 @@ def _tower(
     with tempfile.TemporaryDirectory() as temporary:
         inner.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        with _quiet():
+        with quiet():
             transformer = Transformer(temporary)
     modules: list[nn.Module] = [transformer, Pooling(transformer.get_embedding_dimension(), pooling_mode=pooling)]
     for linear, activation in ((pooler, nn.Tanh()), (projection, nn.Identity())):

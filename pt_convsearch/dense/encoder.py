@@ -12,7 +12,7 @@ import numpy as np
 import pyterrier as pt
 import pyterrier_dr
 
-from .encoding import Encoded, Side, encode, has_bf16, longest, text_module
+from .encoding import PASSAGE, QUERY, Encoded, Side, encode, has_bf16, longest, prompt_of, text_module
 from .stages import DocEncoder, QueryEncoder, Scorer
 from .towers import TITLE_SEPARATOR, load_tower
 from .weights import tower_hash
@@ -153,11 +153,11 @@ class BiEncoder(pyterrier_dr.BiEncoder):
         self.similarity: str = similarity
         self._query_side = Side(
             "query", _bounded(query, "query", options["max_query_length"]), "left",
-            _prompt(query, options["query_prompt"], ("query",)),
+            _prompt(query, options["query_prompt"], QUERY),
         )  # fmt: skip
         self._passage_side = Side(
             "document", _bounded(passage, "document", options["max_passage_length"]), "right",
-            _prompt(passage, options["passage_prompt"], ("document", "passage", "corpus")),
+            _prompt(passage, options["passage_prompt"], PASSAGE),
         )  # fmt: skip
         self.max_query_length = self._query_side.max_length
         self.max_passage_length = self._passage_side.max_length
@@ -356,10 +356,7 @@ def _bounded(tower: SentenceTransformer, task: str, wanted: int) -> int:
 
 
 def _prompt(tower: SentenceTransformer, given: str | None, names: tuple[str, ...]) -> str:
-    if given is not None:
-        return given
-    # the first that says something: sentence-transformers gives every model an empty "document" beside its "passage"
-    return next((prompt for prompt in map(tower.prompts.get, names) if prompt), "")
+    return prompt_of(tower, names) if given is None else given
 
 
 def _shown(value: Any) -> str:

@@ -40,6 +40,16 @@ class Encoded:
     cut: int
 
 
+#: the names of a side's prompt
+QUERY, PASSAGE = ("query",), ("document", "passage", "corpus")
+
+
+def prompt_of(tower: SentenceTransformer, names: Sequence[str]) -> str:
+    """A model's own prompt: the first of these names that says something. sentence-transformers gives every model an
+    empty "document", beside its "passage" if it has one."""
+    return next((prompt for prompt in map(tower.prompts.get, names) if prompt), "")
+
+
 def encode(
     tower: SentenceTransformer,
     texts: Sequence[str],

@@ -12,11 +12,12 @@ import pandas as pd
 import pyterrier as pt
 import scipy.sparse
 
+from .._process import quiet
 from .._stage import Stage
 from .encoder import _bounded, _prompt, _shown, titled
-from .encoding import Side, encode_window, has_bf16, text_module
+from .encoding import PASSAGE, QUERY, Side, encode_window, has_bf16, text_module
 from .sparse_stages import SparseDocEncoder, SparseQueryEncoder
-from .towers import _first_line, _quiet, resolve
+from .towers import _first_line, resolve
 from .weights import tower_hash
 
 if TYPE_CHECKING:
@@ -141,11 +142,11 @@ class SparseEncoder(Stage):
         self.dimensions = len(self.terms)
         self._query_side = Side(
             "query", _bounded(query_tower, "query", options["max_query_length"]), "left",
-            _prompt(query_tower, options["query_prompt"], ("query",)),
+            _prompt(query_tower, options["query_prompt"], QUERY),
         )  # fmt: skip
         self._passage_side = Side(
             "document", _bounded(passage_tower, "document", options["max_passage_length"]), "right",
-            _prompt(passage_tower, options["passage_prompt"], ("document", "passage", "corpus")),
+            _prompt(passage_tower, options["passage_prompt"], PASSAGE),
         )  # fmt: skip
         self.max_query_length = self._query_side.max_length
         self.max_passage_length = self._passage_side.max_length
@@ -158,7 +159,7 @@ class SparseEncoder(Stage):
             return model
         folder, local = resolve(model)
         try:
-            with _quiet():
+            with quiet():
                 return sentence_transformers.SparseEncoder(folder, device=self.device, local_files_only=local)
         except (OSError, ImportError, ValueError) as error:
             raise OSError(

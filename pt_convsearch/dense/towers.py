@@ -6,11 +6,10 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._process import quiet
 from .minilm import bundled
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def load_tower(
     folder, local = resolve(model)
     kind = None
     try:
-        with _quiet():
+        with quiet():
             config = _config(folder, local)
             kind = next((name for name in config.get("architectures") or () if name in _DPR), None)
             if kind is not None:
@@ -89,20 +88,6 @@ def resolve(model: str | os.PathLike[str]) -> tuple[str, bool]:
     if isinstance(model, os.PathLike) or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise FileNotFoundError(f"{name!r} is no folder: a model is a folder on disk or a name on the Hugging Face hub")
     return name, False
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Loading says nothing: transformers draws a progress bar for each set of weights."""
-    from transformers.utils import logging as transformers_logging
-
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()
 
 
 def _first_line(error: BaseException) -> str:

@@ -51,12 +51,13 @@ def build(
         ValueError: a docno that is missing, empty, repeated or holds white space, or a document without text.
     """
     builder = _Builder(folder, analyzer, tuple(text_field), store_text)
-    for doc in _dicts(docs):
+    for doc in dicts(docs):
         builder.add(doc)
     return builder.finish()
 
 
-def _dicts(docs: Iterable[dict[str, Any]] | pd.DataFrame) -> Iterator[dict[str, Any]]:
+def dicts(docs: Iterable[dict[str, Any]] | pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Documents one after the other, of a frame too."""
     if not isinstance(docs, pd.DataFrame):
         yield from docs
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyterrier as pt
 
+from .._process import processors
 from .._results import results_frame
 from .._stage import Stage
 from . import kernels
@@ -134,7 +134,7 @@ def searched(
         threads: how many at the same time; None: one per processor.
         progress: follows the results, told how many there will be.
     """
-    threads = min(threads or _processors(), len(queries))
+    threads = min(threads or processors(), len(queries))
     size = min(QUERIES_PER_TASK, -(-len(queries) // threads))
     parts = [queries[i : i + size] for i in range(0, len(queries), size)]
     done = list(progress(_map(task, parts, threads), len(parts)))
@@ -187,11 +187,6 @@ def _shifts(terms: Terms) -> np.ndarray:
     if filled.any():
         largest[filled] = np.maximum.reduceat(terms.weights, terms.offsets[:-1][filled])
     return -np.frexp(largest)[1]
-
-
-def _processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _map(task: Any, parts: list[Any], threads: int) -> Iterable[Any]:

@@ -215,7 +215,8 @@ def load_cross_encoder(model: Any, device: Any = None) -> sentence_transformers.
     """
     from sentence_transformers import CrossEncoder as Model
 
-    from ..dense.towers import _config, _first_line, _has_modules, _quiet, resolve
+    from .._process import quiet
+    from ..dense.towers import _config, _first_line, _has_modules, resolve
 
     if isinstance(model, Model):
         return model
@@ -223,7 +224,7 @@ def load_cross_encoder(model: Any, device: Any = None) -> sentence_transformers.
         raise TypeError(f"model={model!r}: give a folder, a name on the hub or a sentence_transformers.CrossEncoder")
     folder, local = resolve(model)
     try:
-        with _quiet():
+        with quiet():
             config = _config(folder, local)
             kinds = config.get("architectures") or []
             if not _has_modules(folder, local) and not any(

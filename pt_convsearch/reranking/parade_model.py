@@ -139,13 +139,13 @@ class ParadeNetwork(nn.Module):
         """
         from transformers import AutoModel, AutoTokenizer
 
-        from ..dense.towers import _quiet
+        from .._process import quiet
 
         folder = Path(folder)
         settings = json_or_none(folder / SETTINGS)
         if not isinstance(settings, dict) or not {"aggregator", "max_passages"} <= set(settings):
             raise ValueError(f"{folder} is no PARADE model (no whole {SETTINGS}): train one by cs.train_parade")
-        with _quiet():
+        with quiet():
             encoder = AutoModel.from_pretrained(str(folder / ENCODER), **without_pooler(str(folder / ENCODER)))
         network = cls(encoder, settings["aggregator"], settings["max_passages"])
         try:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pt_convsearch._process import quiet
 from pt_convsearch.dense.encoding import has_bf16
-from pt_convsearch.dense.towers import _quiet
 from pt_convsearch.dense.weights import _VOLATILE, _tokenizer, tower_hash
 from pt_convsearch.forming import Parts
 from pt_convsearch.rewriting.answer_cache import content_key
@@ -77,7 +77,7 @@ def load_generator(model: Any, *, tokenizer: Any = None, device: Any = None, pre
     named = isinstance(model, str | os.PathLike)
     if named:
         name = os.fspath(model)
-        with _quiet():
+        with quiet():
             loaded = load_weights(name)
         bf16 = precision == "bf16" or (precision == "auto" and place.type == "cuda" and has_bf16(place))
         loaded = loaded.to(device=place, dtype=torch.bfloat16 if bf16 else torch.float32)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pt_convsearch._process import quiet
 from pt_convsearch.dense.encoding import autocast, has_bf16
-from pt_convsearch.dense.towers import _quiet
 from pt_convsearch.dense.weights import _VOLATILE, _tokenizer, tower_hash
 from pt_convsearch.forming import Parts, X
 from pt_convsearch.rewriting.answer_cache import content_key
@@ -257,7 +257,7 @@ def _load(model: Any, tokenizer: Any, device: Any) -> tuple[Any, Any, dict[str, 
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)
-        with _quiet():
+        with quiet():
             loaded, found = AutoModelForTokenClassification.from_pretrained(name, output_loading_info=True)
         if found["missing_keys"]:
             raise ValueError(

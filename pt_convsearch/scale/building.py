@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from .._files import clear_unfinished, put
+from ..lexical.building import dicts
 from ..topics.checks import first_three
 from .cluster import connect, plain_errors
 from .manifest import NAME, Manifest, Shard
@@ -74,7 +75,7 @@ def build_shards(
         clear_unfinished(storage.path)
     with root.held():
         building = Building(storage, root, recipe, passages_per_shard)
-        shards = building.run(_dicts(docs), engine, num_workers, verbose)
+        shards = building.run(dicts(docs), engine, num_workers, verbose)
         return building.finish(shards)
 
 
@@ -276,14 +277,6 @@ def _digested(docs: Iterable[dict[str, Any]], fields: tuple[str, ...], digest: A
     for doc in docs:
         digest.update(_line(doc, fields))
         yield doc
-
-
-def _dicts(docs: Iterable[dict[str, Any]] | pd.DataFrame) -> Iterator[dict[str, Any]]:
-    if not isinstance(docs, pd.DataFrame):
-        yield from docs
-        return
-    for start in range(0, len(docs), 10_000):
-        yield from docs.iloc[start : start + 10_000].to_dict("records")  # type: ignore[misc]
 
 
 def check_distinct(docnos: Sequence[Callable[[], Sequence[str]]]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from .._process import processors
 from .cluster import connect, first_line, plain_errors
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class LocalShards:
         self._openers = openers
         self._shards: list[Any] = [None] * len(openers)
         self._locks = [threading.Lock() for _ in openers]
-        self.threads = threads or _processors()
+        self.threads = threads or processors()
 
     def __getitem__(self, number: int) -> Any:
         with self._locks[number]:
@@ -156,7 +156,3 @@ class ShardActor:
         if self._shard is None:
             self._shard = self._opener()
         return getattr(self._shard, method)(*arguments)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

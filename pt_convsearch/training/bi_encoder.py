@@ -148,10 +148,10 @@ def train(
     check_options(pairs, settings, refresh=refresh is not None, dev=dev is not None, num_workers=num_workers)
     from transformers import set_seed
 
+    from pt_convsearch._process import quiet
     from pt_convsearch.dense.weights import tower_hash
 
     from .building import make_trainer
-    from .quiet import quiet
     from .runs import finished, keep, opened, prepare
     from .selection import dev_digest, dev_evaluator
     from .towers import sides, starting_model

@@ -15,6 +15,7 @@ import pandas as pd
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from pt_convsearch import _files
+from pt_convsearch._process import quiet
 from pt_convsearch.dense import BiEncoder, DenseIndex
 from pt_convsearch.dense.encoding import Side, longest, text_module
 from pt_convsearch.measures import as_measures, evaluate, judgments
@@ -27,7 +28,6 @@ from pt_convsearch.topics.checks import check_queries
 from .building import assemble, epoch_batches
 from .distillation_data import Conversations, LessonCollator, Lessons, Passages, targets
 from .options import processes
-from .quiet import quiet
 from .rewriter_run import check_numbers, write_rewriter_card
 from .runs import BEFORE, CURVE, SETTINGS, finished, prepare
 from .trainer import write_curve

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -239,4 +238,4 @@ def _done(split: Split, state: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def _hash(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    return _files.sha256(path) if path.is_file() else None

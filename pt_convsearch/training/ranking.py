@@ -13,13 +13,13 @@ from transformers import PrinterCallback, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
 from pt_convsearch import _files
+from pt_convsearch._process import quiet
 from pt_convsearch.negatives import TrainingPairs
 
 from .arguments import measured_before, one_gpu, steps_per_epoch, usual_arguments, usual_callbacks
 from .building import epoch_batches
 from .data import Example, Examples
 from .options import processes
-from .quiet import quiet
 from .rewriter_run import place_of
 from .runs import BEFORE, CURVE
 from .trainer import WholeCheckpoints, write_curve

@@ -19,11 +19,11 @@ from transformers import PrinterCallback, Seq2SeqTrainer, Seq2SeqTrainingArgumen
 from transformers.trainer import TRAINER_STATE_NAME
 
 from pt_convsearch import _files
+from pt_convsearch._process import quiet
 from pt_convsearch.dense.encoding import has_bf16
 from pt_convsearch.topics.checks import check_queries
 
 from .arguments import usual_arguments, usual_callbacks
-from .quiet import quiet
 from .runs import CURVE, SETTINGS, prepare
 from .trainer import write_curve
 

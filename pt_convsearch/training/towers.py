@@ -6,7 +6,7 @@ import copy
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from pt_convsearch.dense.encoding import Side, longest, text_module
+from pt_convsearch.dense.encoding import PASSAGE, QUERY, Side, longest, prompt_of, text_module
 from pt_convsearch.dense.towers import load_tower
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def _is_retriever(init: Init) -> bool:
 
 def sides(model: SentenceTransformer, max_query_length: int, max_passage_length: int) -> tuple[Side, Side]:
     """How queries and passages are read: lengths bounded by the model, its own prompts."""
-    query = Side("query", _bounded(model, "query", max_query_length), "left", _prompt(model, "query"))
+    query = Side("query", _bounded(model, "query", max_query_length), "left", prompt_of(model, QUERY))
     passage = Side(
         "document",
         _bounded(model, "document", max_passage_length),
         "right",
-        _prompt(model, "document", "passage", "corpus"),
+        prompt_of(model, PASSAGE),
     )
     return query, passage
 
@@ -104,7 +104,3 @@ def _bounded(model: SentenceTransformer, task: str, wanted: int) -> int:
     module = text_module(model, task)
     limit = None if module is None else longest(module)
     return wanted if limit is None else min(wanted, limit)
-
-
-def _prompt(model: SentenceTransformer, *names: str) -> str:
-    return next((model.prompts[name] or "" for name in names if name in model.prompts), "")
