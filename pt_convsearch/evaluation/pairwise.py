@@ -10,6 +10,8 @@ import pandas as pd
 from pt_convsearch.measures import correct, paired_test
 from pt_convsearch.measures.significance import Test
 
+_ALPHABET = 26
+
 
 def pairwise_tests(
     per_query: pd.DataFrame, *, test: Test = "t", correction: str | None = "bonferroni", alpha: float = 0.05
@@ -62,7 +64,8 @@ def pairwise_tests(
 
 
 def superscripts(per_query: pd.DataFrame, *, digits: int = 3, **options: Any) -> pd.DataFrame:
-    """Means with the letters of the systems that are significantly worse, as papers print them.
+    """Means with the letters of the systems that are significantly worse, as papers print them: of up to 26 systems as
+    one word (``abd``), of more, whose letters run on with aa, ab …, with commas between (``a,d,aa``).
 
     Args:
         per_query: as for :func:`pairwise_tests`.
@@ -75,22 +78,24 @@ def superscripts(per_query: pd.DataFrame, *, digits: int = 3, **options: Any) ->
     names = list(dict.fromkeys(per_query["name"]))
     letters = {name: _letter(place) for place, name in enumerate(names)}
     tests = pairwise_tests(per_query, **options)
-    beaten: dict[tuple[str, str], str] = {}
+    beaten: dict[tuple[str, str], list[str]] = {}
     significant = tests[tests["significant"]]
     for better, worse, measure in zip(significant["better"], significant["worse"], significant["measure"], strict=True):
-        beaten[better, measure] = beaten.get((better, measure), "") + letters[worse]
+        beaten.setdefault((better, measure), []).append(worse)
     means = per_query.groupby(["name", "measure"], sort=False)["value"].mean()
     measures = list(dict.fromkeys(per_query["measure"]))
-    cells = [
-        [f"{means[name, measure]:.{digits}f}" + _raised(beaten.get((name, measure), "")) for measure in measures]
-        for name in names
-    ]
+    between = "" if len(names) <= _ALPHABET else ","
+
+    def cell(name: str, measure: str) -> str:
+        worse = beaten.get((name, measure), [])
+        raised = between.join(letters[other] for other in names if other in worse)
+        return f"{means[name, measure]:.{digits}f}" + (f"<sup>{raised}</sup>" if raised else "")
+
+    cells = [[cell(name, measure) for measure in measures] for name in names]
     return pd.DataFrame(cells, columns=measures, index=[f"({letters[name]}) {name}" for name in names])
 
 
 def _letter(place: int) -> str:
-    return chr(ord("a") + place) if place < 26 else f"{_letter(place // 26 - 1)}{_letter(place % 26)}"
-
-
-def _raised(letters: str) -> str:
-    return f"<sup>{''.join(sorted(letters))}</sup>" if letters else ""
+    """a … z, aa, ab …, as the columns of a spreadsheet."""
+    more, place = divmod(place, _ALPHABET)
+    return (_letter(more - 1) if more else "") + chr(ord("a") + place)
