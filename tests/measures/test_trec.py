@@ -32,7 +32,10 @@ ids = st.text(st.characters(codec="utf-8", exclude_characters=" \t\r\n\f\v"), mi
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=5, unique=True), st.floats(allow_nan=False, allow_infinity=False))
+@given(
+    st.lists(st.tuples(ids, ids), min_size=1, max_size=5, unique=True),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
 def test_any_id_without_white_space(tmp_path_factory, pairs, score: float) -> None:
     path = tmp_path_factory.mktemp("run") / "run.res"
     run = pd.DataFrame(pairs, columns=["qid", "docno"]).assign(rank=0, score=score)

@@ -11,6 +11,13 @@ import pytest
 WORDS = [f"w{number}" for number in range(200)]
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder of a plain BERT checkpoint: 2 layers, 32 dimensions, one word a token."""

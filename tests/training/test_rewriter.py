@@ -27,11 +27,6 @@ from ..rewriting.conftest import WORDS, said, tiny_gpt2, tiny_t5
 OPTIONS: dict[str, Any] = {"device": "cpu", "precision": "fp32", "batch_size": 16, "learning_rate": 5e-3}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def world(size: int, seed: int) -> pd.DataFrame:
     """The rewrite is the history's first word, and the last of the question."""
     draw = random.Random(seed)
