@@ -12,6 +12,9 @@ from .._optional import require
 
 logger = logging.getLogger(__name__)
 
+#: how often Ray is tried to be started on a busy machine
+STARTS = 3
+
 
 def ray_module(step: str) -> Any:
     """Ray, or what to install for ``step``."""
@@ -33,6 +36,7 @@ def connect(**options: Any) -> Any:
     Raises:
         ImportError: Ray is not installed.
         ConnectionError: there is no cluster at ``RAY_ADDRESS``.
+        RuntimeError: Ray could not be started on this machine, tried three times.
     """
     # where Ray meters itself, it asks a server outside: not from here
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -47,9 +51,27 @@ def connect(**options: Any) -> Any:
         defaults: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
         if local:
             defaults["include_dashboard"] = False
-        ray.init(**{**defaults, **options})
+        _begin(ray, {**defaults, **options}, tries=STARTS if local else 1)
         logger.info("Ray: %s", ray.cluster_resources())
     return ray
+
+
+def _begin(ray: Any, options: dict[str, Any], tries: int) -> None:
+    """Start Ray, again where its processes were too slow: it waits 30 seconds for them and has no option for more."""
+    for left in reversed(range(tries)):
+        try:
+            ray.init(**options)
+            return
+        except Exception as error:  # Ray raises nothing more definite
+            if tries == 1 or "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            if not left:
+                raise RuntimeError(
+                    f"Ray did not start within 30 seconds, tried {tries} times: the machine is too busy. Try again "
+                    "later, or start Ray by hand ('ray start --head') and set RAY_ADDRESS"
+                ) from error
+            logger.warning("Ray did not start within 30 seconds: tried again")
 
 
 @contextmanager

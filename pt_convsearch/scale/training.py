@@ -8,7 +8,10 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import socket
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHARED = "pairs, init and out must be where every machine sees them under the same name: on a shared disk"
-#: how the libraries under torch.distributed say that another process went away
+#: how the libraries under torch.distributed say that another process went away, and torch calls it
 _PEER_GONE = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe", "timed out waiting")
+_PEER_ERRORS = frozenset({"DistError", "DistBackendError", "DistNetworkError", "DistStoreError"})
+#: seconds that a first worker waits for the one before it, which was lost and may not know it yet, to let go
+PATIENCE = 60.0
 
 
 def train(
@@ -116,11 +122,9 @@ def train(
     work = target.with_name(f"{target.name}.training")
     from ..training.runs import CURVE, SETTINGS, opened
 
-    # one worker alone holds its folder itself
-    held = _held(work) if num_workers > 1 else contextlib.nullcontext()
-    with held, training_bar(work / CURVE, verbose):
+    with _led(target) as marks, training_bar(work / CURVE, verbose):
         for attempt in itertools.count(1):
-            lost = _fit([sent], target, num_workers, gpus, threads)
+            lost = _fit([sent], marks, work, num_workers, gpus, threads)
             if lost is None:
                 break
             if attempt > max_failures:
@@ -129,6 +133,8 @@ def train(
                     "call goes on from there"
                 )
             logger.warning("training %s: %s; going on from the last checkpoint", target, lost)
+    with contextlib.suppress(OSError):
+        work.rmdir()  # nothing was to be trained
     return opened(target, _files.json_or_none(target / SETTINGS))
 
 
@@ -178,28 +184,36 @@ def _sent(ray: Any, given: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _held(work: Path) -> Iterator[None]:
-    """No other training writes there meanwhile."""
-    with _files.alone(work):
-        yield
-    with contextlib.suppress(OSError):
-        work.rmdir()  # nothing was to be trained
+def _led(target: Path) -> Iterator[Path]:
+    """The folder of marks and of what Ray Train writes; it says that this program leads the training of ``target``."""
+    marks = target.with_name(f"{target.name}.ray")
+    with _files.alone(marks):
+        try:
+            yield marks
+        finally:
+            for _ in range(20):  # a worker on its last legs may write there meanwhile
+                shutil.rmtree(marks, ignore_errors=True)
+                if not marks.exists():
+                    break
+                time.sleep(0.25)
 
 
-def _fit(sent: list[Any], target: Path, num_workers: int, gpus: float, threads: int) -> str | None:
+def _fit(sent: list[Any], marks: Path, work: Path, num_workers: int, gpus: float, threads: int) -> str | None:
     """Train once, to the end or until a worker is lost: None, or what was lost.
 
     Raises:
         Exception: what the training itself raised.
+        KeyboardInterrupt: it was interrupted.
     """
+    from ray.exceptions import RayActorError
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchTrainer
 
-    marks = target.with_name(f"{target.name}.ray")
+    _files.clear(marks)  # Ray Train would go on from what it finds there
     mark = marks / "seen"
     _files.write_json(mark, socket.gethostname())
     trainer = TorchTrainer(
-        _worker(sent, str(mark), gpus > 0, threads),
+        _worker(sent, str(mark), str(work), gpus > 0, threads),
         scaling_config=ScalingConfig(
             num_workers=num_workers, use_gpu=gpus > 0,
             resources_per_worker={"CPU": threads, **({"GPU": gpus} if gpus else {})},
@@ -209,16 +223,16 @@ def _fit(sent: list[Any], target: Path, num_workers: int, gpus: float, threads: 
         ),
     )  # fmt: skip
     try:
-        with _staying():
+        with _staying(), _interrupted():
             trainer.fit()
     except TrainingFailedError as error:
         return what_was_lost(error)
-    finally:
-        shutil.rmtree(marks, ignore_errors=True)
+    except RayActorError as error:
+        return f"the process that leads the workers was lost ({first_line(error)})"
     return None
 
 
-def _worker(sent: list[Any], mark: str, gpu: bool, threads: int) -> Callable[[], None]:
+def _worker(sent: list[Any], mark: str, folder: str, gpu: bool, threads: int) -> Callable[[], None]:
     """What each worker does."""
 
     def work() -> None:
@@ -231,15 +245,43 @@ def _worker(sent: list[Any], mark: str, gpu: bool, threads: int) -> Callable[[],
 
         options = ray.get(sent[0])
         rank, host = get_context().get_world_rank(), socket.gethostname()
+        together = get_context().get_world_size() > 1
         pairs = options.pop("pairs")
         for path in (mark, str(getattr(pairs, "path", pairs))):
             if not Path(path).exists():
                 raise FileNotFoundError(f"worker {rank} on {host} does not see {path}: {_SHARED}")
         torch.set_num_threads(threads)
         options["device"] = options.get("device") or (str(get_device()) if gpu else "cpu")
-        cs.train(pairs, **options)
+        with in_turn(Path(folder), hold=together) if rank == 0 else contextlib.nullcontext():
+            cs.train(pairs, **options)
 
     return work
+
+
+@contextlib.contextmanager
+def in_turn(folder: Path, *, hold: bool) -> Iterator[None]:
+    """Wait until nobody else writes in a training's folder: Ray ends the workers of a lost group in its own time.
+
+    Args:
+        folder: the working folder.
+        hold: keep the others out while the block runs; not where what runs in it does so itself.
+
+    Raises:
+        RuntimeError: somebody still does after :data:`PATIENCE` seconds.
+    """
+    end = time.monotonic() + PATIENCE
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(_files.alone(folder))
+                break
+            except RuntimeError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.2)
+        if not hold:
+            held.close()
+        yield
 
 
 @contextlib.contextmanager
@@ -257,6 +299,21 @@ def _staying() -> Iterator[None]:
             os.environ[name] = before
 
 
+@contextlib.contextmanager
+def _interrupted() -> Iterator[None]:
+    """Ctrl-C is KeyboardInterrupt, here and afterwards: Ray Train puts a handler of its own in place that exits with
+    status 0, and leaves it there."""
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+    finally:
+        if main and before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
 def what_was_lost(error: Any) -> str:
     """What became of the workers, in a few words.
 
@@ -264,24 +321,34 @@ def what_was_lost(error: Any) -> str:
         Exception: the training itself failed, and would again: what it raised.
     """
     failures = getattr(error, "worker_failures", None)
-    if failures is None:
-        raise RuntimeError(f"Ray Train gave up: {first_line(error)}") from error
-    own = {rank: failure for rank, failure in failures.items() if not _is_loss(failure)}
+    if failures is None:  # no worker had begun, say because a port was taken in the meantime
+        return f"the workers could not be started ({first_line(getattr(error, 'controller_failure', error))})"
+    lost = any(_is_lost(failure) for failure in failures.values())
+    own = {
+        rank: failure
+        for rank, failure in failures.items()
+        # beside a lost worker, whatever the system says in another is what became of it
+        if not (_is_lost(failure) or _is_peer(failure) or (lost and isinstance(failure, RuntimeError | OSError)))
+    }
     if own:
         rank = min(own)
         failure = own[rank]
         failure.add_note(f"(raised in worker {rank})")
         raise failure from None
-    rank, failure = min(failures.items(), key=lambda item: (_is_peer(item[1]), item[0]))
-    what = "lost touch with another" if _is_peer(failure) else "was lost"
-    return f"worker {rank} {what} ({first_line(failure)})"
+    if lost:
+        gone = [rank for rank in sorted(failures) if _is_lost(failures[rank])]
+        who = f"worker {gone[0]} was" if len(gone) == 1 else f"workers {', '.join(map(str, gone))} were"
+        return f"{who} lost ({first_line(failures[gone[0]])})"
+    return f"worker {min(failures)} lost touch with another ({first_line(failures[min(failures)])})"
 
 
-def _is_loss(failure: BaseException) -> bool:
-    """Was a worker lost, or is this what another one made of it?"""
-    return type(failure).__module__.partition(".")[0] == "ray" or _is_peer(failure)
+def _is_lost(failure: BaseException) -> bool:
+    """Does Ray say that the worker is gone?"""
+    return type(failure).__module__.partition(".")[0] == "ray"
 
 
 def _is_peer(failure: BaseException) -> bool:
+    """Is this what another one's loss looks like from a worker?"""
     text = str(failure).lower()
-    return isinstance(failure, RuntimeError | OSError) and any(sign in text for sign in _PEER_GONE)
+    named = any(kind.__name__ in _PEER_ERRORS for kind in type(failure).__mro__)
+    return named or (isinstance(failure, RuntimeError | OSError) and any(sign in text for sign in _PEER_GONE))

@@ -79,15 +79,23 @@ def cluster_of_three() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     options = {"object_store_memory": MEMORY, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **options})
+    cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **options}))
     for _ in range(2):
-        cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+        patiently(lambda: cluster.add_node(num_cpus=1, object_store_memory=MEMORY))
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     try:
         yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """Start something of Ray's, which gives its processes 30 seconds: again, on a busy machine."""
+    for _ in range(5):
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
 
 
 class Trial:
@@ -169,8 +177,7 @@ class NodeTrial(Trial):
 
     def mend(self) -> None:
         while len(self.cluster.worker_nodes) < 2:
-            with contextlib.suppress(Exception):  # Ray gives a machine 30 seconds to start
-                self.cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+            patiently(lambda: self.cluster.add_node(num_cpus=1, object_store_memory=MEMORY))
         self.cluster.wait_for_nodes()
 
 

@@ -211,7 +211,7 @@ class Rows(Job):
 class Train(Job):
     """Two workers train one model; the weights are those of two undisturbed workers, to the last bit."""
 
-    title = "RayTrainWorker"
+    title = "Train"  # ray::RayTrainWorker, and ray::TrainController, which leads them
     every = 4
     total = 40
 

@@ -112,3 +112,46 @@ def test_kills_at_random_moments(what, job, tmp_path):
         capture_output=True, text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+class SlowRay:
+    """A Ray whose processes are not there in time, the first times."""
+
+    def __init__(self, times: int, message: str = "The current node timed out during startup. …") -> None:
+        self.times, self.message = times, message
+        self.calls: list[str] = []
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **options):
+        self.calls.append("init")
+        if self.calls.count("init") <= self.times:
+            raise Exception(self.message)
+
+    def shutdown(self):
+        self.calls.append("shutdown")
+
+    def cluster_resources(self):
+        return {}
+
+
+def test_a_ray_that_starts_slowly_is_tried_again(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+    def connected(slow):
+        monkeypatch.setattr("pt_convsearch.scale.cluster.ray_module", lambda _: slow)
+        return cs.scale.connect()
+
+    slow = SlowRay(2)
+    assert connected(slow) is slow
+    assert slow.calls == ["init", "shutdown", "init", "shutdown", "init"]
+    with pytest.raises(RuntimeError, match="tried 3 times: the machine is too busy.*RAY_ADDRESS"):
+        connected(SlowRay(3))
+    with pytest.raises(Exception, match="no such option"):  # anything else is told at once
+        connected(other := SlowRay(1, "no such option"))
+    assert other.calls == ["init"]
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")  # a cluster that was started elsewhere is not started again
+    with pytest.raises(Exception, match="timed out"):
+        connected(far := SlowRay(1))
+    assert far.calls == ["init"]

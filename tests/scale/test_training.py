@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +18,9 @@ from safetensors.numpy import load_file
 from transformers import TrainerCallback
 
 import pt_convsearch as cs
+from pt_convsearch import _files
 from pt_convsearch.scale.progress import show
-from pt_convsearch.scale.training import warn_if_too_few, what_was_lost
+from pt_convsearch.scale.training import _interrupted, in_turn, warn_if_too_few, what_was_lost
 
 from ..training.conftest import Collection, tiny_bert  # noqa: F401  (a fixture)
 
@@ -91,7 +93,7 @@ def test_two_workers_train_as_one_process_though_one_is_killed(
     kill = KillOnce(tmp_path / "killed", rank=1, step=2)
     own = {"batch_size": 4, "mini_batch_size": 3, "num_workers": 2, "callbacks": [kill]}
     options = {**OPTIONS, "init": still_bert, **own}
-    lost = r"worker (1 was lost|0 lost touch with another) .*the same call goes on from there"
+    lost = r"worker(s 0, 1 were| 1 was| 0 was) lost .*the same call|worker 0 lost touch with another .*the same call"
     with pytest.raises(RuntimeError, match=lost):
         cs.scale.train(pairs, out=folder / "two", max_failures=0, **options)
     assert [path.name for path in folder.iterdir()] == ["two.training"]
@@ -139,14 +141,85 @@ def test_too_few_processors_are_told(ray_session: Any) -> None:
 
 def test_an_error_of_the_training_is_not_the_loss_of_a_worker(ray_session: Any) -> None:
     from ray.exceptions import ActorDiedError
-    from ray.train import WorkerGroupError
+    from ray.train import ControllerError, WorkerGroupError
 
     gone = RuntimeError("[gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:1234")
     assert what_was_lost(WorkerGroupError("…", {0: gone, 1: ActorDiedError()})).startswith("worker 1 was lost")
     assert what_was_lost(WorkerGroupError("…", {0: gone})).startswith("worker 0 lost touch with another ([gloo")
+    both = {0: ActorDiedError(), 1: ActorDiedError(), 2: gone}
+    assert what_was_lost(WorkerGroupError("…", both)).startswith("workers 0, 1 were lost")
+    # what the second says when the first, which keeps the list of all, is gone
+    store = torch.distributed.DistNetworkError("Failed to recv, got 0 bytes. Connection was likely closed.")
+    assert what_was_lost(WorkerGroupError("…", {1: store})).startswith("worker 1 lost touch with another (Failed")
+    # beside a lost worker an error of the system is not the training's own
+    odd = RuntimeError("unexpected pos 64 vs 0")
+    assert what_was_lost(WorkerGroupError("…", {0: odd, 1: ActorDiedError()})).startswith("worker 1 was lost")
+    with pytest.raises(RuntimeError, match="unexpected pos"):
+        what_was_lost(WorkerGroupError("…", {0: odd}))
     with pytest.raises(ValueError, match="batch_size") as raised:
         what_was_lost(WorkerGroupError("…", {0: gone, 1: ValueError("batch_size=9 …")}))
     assert raised.value.__notes__ == ["(raised in worker 1)"]
+    # a port that was free when it was chosen is taken when it is bound: nothing has been trained, it is tried again
+    taken = torch.distributed.DistNetworkError("The server socket has failed to listen: EADDRINUSE")
+    assert what_was_lost(ControllerError(taken)).startswith("the workers could not be started (The server socket")
+
+
+def test_a_first_worker_waits_for_the_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that was lost may still be at it, in processes that Ray has not ended yet."""
+    folder, order = tmp_path / "m.training", []
+    entered, let_go = threading.Event(), threading.Event()
+
+    def before() -> None:
+        with in_turn(folder, hold=True):
+            entered.set()
+            let_go.wait(20)
+            order.append("before")
+
+    thread = threading.Thread(target=before)
+    thread.start()
+    assert entered.wait(20)
+    threading.Timer(0.5, let_go.set).start()
+    with in_turn(folder, hold=True):
+        order.append("after")
+        monkeypatch.setattr("pt_convsearch.scale.training.PATIENCE", 0.0)
+        with pytest.raises(RuntimeError, match="being written by another run"), in_turn(folder, hold=True):
+            raise AssertionError
+    thread.join()
+    assert order == ["before", "after"]
+    with in_turn(folder, hold=False), _files.alone(folder):  # one worker alone: cs.train holds the folder itself
+        pass
+
+
+def test_the_handler_of_ctrl_c_is_the_users_own_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray Train leaves one in place that ends the program with status 0, long after the training too."""
+    mine = signal.getsignal(signal.SIGINT)
+    with _interrupted():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is mine
+    with pytest.raises(KeyboardInterrupt), _interrupted():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise SystemExit(0)
+    assert signal.getsignal(signal.SIGINT) is mine
+
+
+def test_a_lost_leader_is_a_loss_like_any_other(
+    ray_session: Any, pairs: cs.TrainingPairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.exceptions import ActorDiedError
+    from ray.train.torch import TorchTrainer
+
+    tries = []
+
+    def fit(self: Any) -> None:
+        tries.append([path.name for path in (tmp_path / "m.ray").iterdir()])
+        (tmp_path / "m.ray" / "run").mkdir()  # what Ray Train would go on from is not there the next time
+        raise ActorDiedError
+
+    monkeypatch.setattr(TorchTrainer, "fit", fit)
+    with pytest.raises(RuntimeError, match=r"process that leads the workers was lost .*the same call goes on"):
+        cs.scale.train(pairs, init="x", out=tmp_path / "m", num_workers=2, max_failures=2)
+    assert tries == [["seen"]] * 3
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("lines", ['{"step": 0, "R@5": 0.25}\n{"step": 20, "loss": 1.5, "epoch": 0.1}\n', "", "{"])
