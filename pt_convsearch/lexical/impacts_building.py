@@ -30,7 +30,7 @@ def build(
         the counts and the fingerprint of the weights, for the metadata.
     """
     builder = _Builder(folder)
-    stream = building._dicts(docs)
+    stream = building.dicts(docs)
     if verbose:
         from tqdm.auto import tqdm
 
