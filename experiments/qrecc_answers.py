@@ -17,19 +17,21 @@ conversation and orders its answers at random.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import arguments, say, temporary
+from _common import say, temporary
 from _qrecc_parts import LENGTHS, WITH_REWRITE, Data, Rewritten, SeenAnswers, encoder, form_options, groups, minilm
+from _qrecc_setup import NO_QUESTION, ROWS, THRICE, UNTRAINED, Row, known, parse, repeated, row_of
 from _qrecc_tables import write_tables
 from _rows import Rows, fingerprint, slug
 from ir_measures import RR, R
@@ -41,7 +43,6 @@ from pt_convsearch.evaluation.study import Engine, Study, dense_engine, shortcut
 
 MEASURES = [R @ 1, R @ 10, RR]
 ALL, UNSEEN = "all", "unseen"
-NO_QUESTION = cs.X - cs.CURRENT
 FORMS = {"X_t": cs.X, "X_t\\q_t": NO_QUESTION, "q_t": cs.CURRENT}
 MORE_FORMS = {**FORMS, "Q_t": cs.QUESTIONS, "a_{t-1}": cs.LAST_ANSWER}
 DEV_SEED = 0
@@ -50,68 +51,8 @@ BM25 = {"k1": 0.82, "b": 0.68}
 POOL, DEPTH = 20, 120
 
 
-@dataclass(frozen=True)
-class Row:
-    """A bi-encoder of the table.
-
-    Args:
-        name: of the row.
-        negatives: which miner gives its hard negatives; None: in-batch only.
-        parts: what it is trained on.
-        repeat: how often the question is said, in training and at search.
-        options: of cs.train.
-    """
-
-    name: str
-    negatives: str | None = None
-    parts: Any = cs.X
-    repeat: int = 1
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-#: the trained rows, the most important first
-ROWS = [
-    Row("in-batch"),
-    Row("in-batch, without q_t", parts=NO_QUESTION),
-    Row("BM25 negatives", "BM25"),
-    Row("shortcut negatives", "shortcut"),
-    Row("seen answers", "seen"),
-    Row("model negatives", "model"),
-    Row("CQR negatives", "CQR"),
-    Row("random negatives", "random"),
-    Row("seen 1 : shortcut 3", "seen 1 : shortcut 3"),
-    Row("history masked", options={"mask_history": 0.3}),
-    Row("question three times", repeat=3),
-    Row("shortcut negatives, question three times", "shortcut", repeat=3),
-]
-UNTRAINED = ["BM25", "BM25, no stop words", "zero-shot", "zero-shot, fewer layers"]
-
-
 def main(argv: list[str] | None = None) -> None:
-    parser = arguments(
-        __doc__,
-        data="the folder qrecc-dev2k",
-        quick="most: 150 test questions, 8 steps of training, three layers, one seed",
-    )
-    parser.add_argument("--train", type=Path, metavar="DIR", help="where train and dev lie, if not in --data")
-    parser.add_argument("--rows", help="rows to run, by name, separated by semicolons (default all)")
-    parser.add_argument("--seeds", default="1,2,3", help="seeds of the training (default 1,2,3)")
-    parser.add_argument(
-        "--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, evenly spaced (default 6)"
-    )
-    parser.add_argument("--epochs", type=int, default=3, help="passes over the questions on dev, at most (default 3)")
-    parser.add_argument("--steps", type=int, help="training steps; by default as found on dev")
-    parser.add_argument("--learning-rate", type=float, default=3e-5, metavar="RATE", help="its peak (default 3e-5)")
-    parser.add_argument(
-        "--stopwords",
-        type=Path,
-        metavar="FILE",
-        help="words of the row 'BM25, no stop words', one a line (default: "
-        "the 318 of scikit-learn; Terrier's list is stopword-list.txt in its jar)",
-    )
-    parser.add_argument("--threads", type=int, help="of PyTorch; 1 where other work runs beside it")
-    parser.add_argument("--table-only", action="store_true", help="run nothing, write the tables of what is there")
-    options = parser.parse_args(argv)
+    options = parse(__doc__, argv)
     warnings.filterwarnings("ignore", message=r".*(hold their own question|is the last message|repeat).*")
     if options.quick:
         options.layers, options.seeds, options.steps = 3, options.seeds.split(",")[0], 8
@@ -123,8 +64,8 @@ def main(argv: list[str] | None = None) -> None:
     untrained = UNTRAINED if options.layers < 6 else UNTRAINED[:-1]  # nothing has fewer layers than it has
     names = [*untrained, *(row.name for row in ROWS)]
     if options.rows is not None:
-        names = [_known(name.strip(), names) for name in options.rows.split(";")]
-    rows = [_row(name) for name in names if name not in UNTRAINED]
+        names = [known(name.strip(), names) for name in options.rows.split(";")]
+    rows = [row_of(name) for name in names if name not in UNTRAINED]
     data = Data.read(options.data, options.train or options.data, options.quick)
     experiment = Experiment(data, options)
     if not options.table_only:
@@ -144,16 +85,6 @@ def timed(timings: dict[str, float], name: str) -> Iterator[None]:
     yield
     timings[name] = time.perf_counter() - clock
     timings[f"{name}, CPU"] = time.process_time() - processor
-
-
-def _known(name: str, names: list[str]) -> str:
-    if name not in names:
-        raise SystemExit(f"--rows: no row {name!r}; there are {'; '.join(names)}")
-    return name
-
-
-def _row(name: str) -> Row:
-    return next(row for row in ROWS if row.name == name)
 
 
 class Experiment:
@@ -178,30 +109,25 @@ class Experiment:
 
     def untrained(self, names: list[str]) -> None:
         """BM25, and MiniLM as it comes."""
-        words = self._stopwords()
-        analyzers = {"BM25": {}, "BM25, no stop words": {"stemmer": None, "stopwords": words}}
-        for name, analyzer in analyzers.items():
+        plain: dict[str, Any] = {"stemmer": None, "stopwords": self._stopwords()}
+        analyzers = {"BM25": ({}, 1), f"BM25, {THRICE}": ({}, 3), "BM25, no stop words": (plain, 1)}
+        for name, (analyzer, repeat) in analyzers.items():
             if name in names:
-                settings = {**self.settings, "engine": "bm25", **BM25, "analyzer": analyzer}
-                self._run(name, 0, settings, lambda timings, analyzer=analyzer: self._bm25(timings, analyzer))
+                settings = {**self.settings, "engine": "bm25", **BM25, "analyzer": analyzer, **repeated(repeat)}
+                work = functools.partial(self._bm25, analyzer=analyzer, repeat=repeat)
+                self._run(name, 0, settings, work)
         if self.options.no_dense:
             return
-        layers = {
-            "zero-shot": 6,
-            **({"zero-shot, fewer layers": self.options.layers} if self.options.layers < 6 else {}),
-        }
-        for name, count in layers.items():
-            if name not in names:
-                continue
-            settings = {**self.settings, "layers": count, **LENGTHS}
-            if count < 6:
-                settings["init"] = self.init_hash()
-            self._run(
-                name,
-                0,
-                settings,
-                lambda timings, count=count: self._dense(encoder(minilm(count)), timings, forms=MORE_FORMS),
-            )
+        encoders = {"zero-shot": (6, 1), f"zero-shot, {THRICE}": (6, 3)}
+        if self.options.layers < 6:
+            encoders["zero-shot, fewer layers"] = (self.options.layers, 1)
+        for name, (count, repeat) in encoders.items():
+            if name in names:
+                settings = {**self.settings, "layers": count, **LENGTHS, **repeated(repeat)}
+                if count < 6:
+                    settings["init"] = self.init_hash()
+                work = functools.partial(self._dense, encoder(minilm(count)), forms=MORE_FORMS, repeat=repeat)
+                self._run(name, 0, settings, work)
 
     def _stopwords(self) -> list[str]:
         if self.options.stopwords:
@@ -226,7 +152,7 @@ class Experiment:
         def run(timings: dict[str, float]) -> Study:
             model = self._trained(row, seed, training, timings)
             if mine_after:
-                self._pairs(_row("model negatives"), seed, {}, model)
+                self._pairs(row_of("model negatives"), seed, {}, model)
             return self._dense(model, timings, repeat=row.repeat)
 
         self._run(row.name, seed, settings, run)
@@ -372,11 +298,12 @@ class Experiment:
 
     # -- scoring
 
-    def _bm25(self, timings: dict[str, float], analyzer: dict[str, Any]) -> Study:
+    def _bm25(self, timings: dict[str, float], *, analyzer: dict[str, Any], repeat: int) -> Study:
         with temporary() as folder:
             with timed(timings, "indexing"):
                 index = cs.BM25Index(Path(folder) / "answers.bm25", **analyzer).index(self.data.corpus["test"])
-            return self._study(Engine(ALL, index.bm25(num_results=DEPTH, **BM25)), MORE_FORMS)
+            options = {"repeat": {cs.CURRENT: repeat}} if repeat > 1 else {}
+            return self._study(Engine(ALL, index.bm25(num_results=DEPTH, **BM25), options), MORE_FORMS)
 
     def _dense(
         self, model: cs.BiEncoder, timings: dict[str, float], *, forms: dict[str, Any] = FORMS, repeat: int = 1
