@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..lexical.reading import Reading, Terms
 from ..lexical.retriever import QUERIES_PER_TASK, best_documents
 from ..lexical.storage import load_array
-from .manifest import read_manifest
+from .manifest import STATISTICS, read_manifest
 from .storage import Storage, damaged
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -43,7 +43,7 @@ class BM25Shard:
         manifest = read_manifest(storage, build)
         shard = manifest.shards[number]
         folder = storage.local(shard.name, shard.files, build=shard.digest)
-        statistics = storage.local("statistics", manifest.statistics, build=manifest.build)
+        statistics = storage.local(STATISTICS, manifest.statistics, build=manifest.build)
         try:
             reading = Reading(folder, given)
         except (OSError, ValueError) as error:

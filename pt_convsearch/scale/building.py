@@ -20,8 +20,8 @@ from .._files import clear_unfinished, put
 from ..lexical.building import dicts
 from ..topics.checks import first_three
 from .cluster import connect, plain_errors
-from .manifest import NAME, Manifest, Shard
-from .storage import Storage, described
+from .manifest import NAME, STATISTICS, Manifest, Shard
+from .storage import Storage, described, room_for
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,8 @@ class Building:
     def _spooled(self, name: str, chunk: Iterator[dict[str, Any]]) -> str:
         """Put the passages of a shard down where a worker can read them; returns their digest."""
         digest = hashlib.sha256()
-        with self.root.open(f"{_RECORDS}/{name}.jsonl", "wb") as out:
+        path = f"{_RECORDS}/{name}.jsonl"
+        with room_for(f"{self.root.address}/{path}"), self.root.open(path, "wb") as out:
             for line in _lines(chunk, self.recipe.fields):
                 digest.update(line)
                 out.write(line)
@@ -191,8 +192,8 @@ class Building:
         check_distinct([functools.partial(self.recipe.docnos, folder) for folder in folders])
         firsts = itertools.accumulate((shard.num_docs for shard in shards), initial=0)
         placed = [Shard(**{**shard.__dict__, "first": first}) for shard, first in zip(shards, firsts, strict=False)]
-        self.root.remove("statistics")
-        with self.root.making("statistics") as folder:
+        self.root.remove(STATISTICS)
+        with self.root.making(STATISTICS) as folder:
             folder.mkdir()
             added = self.recipe.finish(folders, placed, folder)
             files = described(folder)
@@ -309,7 +310,8 @@ def check_free(storage: Storage, *, overwrite: bool) -> None:
     """Raises FileExistsError where something lies that may not be replaced."""
     names = [name for name in storage.names() if not storage.remote or name not in (_RECORDS, "parts")]
     if NAME in names:
-        storage.remove(_RECORDS)  # of a run that was killed at its very last step
+        if storage.exists(_RECORDS):
+            storage.remove(_RECORDS)  # of a run that was killed at its very last step
         if not overwrite:
             raise FileExistsError(f"{storage.address} holds a sharded index already: overwrite=True replaces it")
         if storage.remote:
@@ -318,7 +320,7 @@ def check_free(storage: Storage, *, overwrite: bool) -> None:
         raise FileExistsError(
             f"{storage.address} holds something that is no sharded index ({first_three(names)}): give another path"
         )
-    elif storage.remote and any(not name.startswith(("shard-", "statistics")) for name in names):
+    elif storage.remote and any(not name.startswith(("shard-", STATISTICS)) for name in names):
         raise FileExistsError(
             f"{storage.address} holds something that is no sharded index ({first_three(names)}): give another address"
         )

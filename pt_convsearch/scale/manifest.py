@@ -6,10 +6,16 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..topics.checks import first_three
 from .storage import Storage
 
-NAME = "shards.json"
+NAME, STATISTICS = "shards.json", "statistics"
 FORMAT, FORMAT_VERSION = "convsearch_shards", 1
+#: what the settings of each kind of index hold at least
+SETTINGS = {
+    "bm25": ("text_field", "store_text", "num_tokens"),
+    "dense": ("similarity", "encoder", "vec_size", "max_norm"),
+}
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,27 @@ def read_manifest(storage: Storage, build: str | None = None) -> Manifest:
             f"there is no sharded index at {storage.address}: build it with .index(passages)"
         ) from error
     except ValueError as error:
-        raise ValueError(f"{storage.address}/{NAME} is damaged ({error}): build the index anew") from error
+        raise _broken(storage, str(error)) from error
+    if not isinstance(content, dict):
+        raise _broken(storage, f"it holds a {type(content).__name__}, no object")
     if (content.get("format"), content.get("format_version")) != (FORMAT, FORMAT_VERSION):
         raise ValueError(
             f"{storage.address}/{NAME} is a {content.get('format')} of version {content.get('format_version')}, "
             f"not a {FORMAT} of version {FORMAT_VERSION}"
         )
-    if build is not None and content["build"] != build:
+    try:
+        shards = tuple(Shard(**shard) for shard in content["shards"])
+        found = Manifest(content["kind"], content["build"], content["settings"], shards, content["statistics"])
+        known = found.num_docs == content["num_docs"] and found.kind in SETTINGS
+        lacking = [name for name in SETTINGS[found.kind] if name not in found.settings] if known else ["num_docs"]
+    except (KeyError, TypeError) as error:
+        raise _broken(storage, f"{type(error).__name__}: {error}") from error
+    if lacking:
+        raise _broken(storage, f"{first_three(lacking)} is missing or wrong")
+    if build is not None and found.build != build:
         raise ValueError(f"the index at {storage.address} was replaced while it was open: open it again")
-    shards = tuple(Shard(**shard) for shard in content["shards"])
-    return Manifest(content["kind"], content["build"], content["settings"], shards, content["statistics"])
+    return found
+
+
+def _broken(storage: Storage, why: str) -> ValueError:
+    return ValueError(f"{storage.address}/{NAME} is damaged ({why}): restore it from a copy, or build the index anew")

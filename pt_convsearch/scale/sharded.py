@@ -14,7 +14,7 @@ import pyterrier as pt
 
 from .._files import PathLike, sha256
 from .building import Recipe, build_shards
-from .manifest import NAME, Manifest, read_manifest
+from .manifest import NAME, STATISTICS, Manifest, read_manifest
 from .serving import LocalShards, RayShards
 from .storage import Storage, damaged
 
@@ -182,16 +182,20 @@ class ShardedIndex(pt.Indexer):
         return [(int(s), at, numbers[at] - self.firsts[s]) for s, at in zip(present, places, strict=True)]
 
     def verify(self) -> None:
-        """Compare every file of every shard with its checksum.
+        """Compare every file of every shard, and of the statistics of the whole, with its checksum.
 
         Raises:
             ValueError: a file is missing, cut or altered; the message names the shard and the file.
         """
-        for shard in self.manifest.shards:
-            folder = self.storage.local(shard.name, shard.files, build=shard.digest)
-            for name, known in shard.files.items():
+        manifest = self.manifest
+        folders = [(shard.name, shard.files, shard.digest) for shard in manifest.shards]
+        if manifest.statistics:
+            folders.append((STATISTICS, manifest.statistics, manifest.build))
+        for folder_name, files, build in folders:
+            folder = self.storage.local(folder_name, files, build=build)
+            for name, known in files.items():
                 if sha256(folder / name) != known["sha256"]:
-                    raise damaged(f"{self.storage.address}/{shard.name}", f"{name} is not what was written")
+                    raise damaged(f"{self.storage.address}/{folder_name}", f"{name} is not what was written")
 
     # -- who answers
 

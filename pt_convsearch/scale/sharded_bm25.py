@@ -22,7 +22,7 @@ from ..lexical.storage import Lookup, load_array
 from ..lexical.text_loader import TextLoader
 from .bm25_shard import BM25Shard, cut
 from .building import Recipe
-from .manifest import Shard
+from .manifest import STATISTICS, Shard
 from .merging import Best
 from .serving import LocalShards
 from .sharded import ShardedIndex
@@ -206,7 +206,7 @@ class ShardedReading(QueryTerms):
 
     def __init__(self, index: ShardedBM25Index) -> None:
         manifest = index.manifest
-        folder = index.storage.local("statistics", manifest.statistics, build=manifest.build)
+        folder = index.storage.local(STATISTICS, manifest.statistics, build=manifest.build)
         settings = {**manifest.settings, **{k: v for k, v in index._given.items() if k == "tokenizer"}}
         super().__init__(Analyzer.from_settings(settings), Lookup(folder, "lexicon"))
         self._index = index

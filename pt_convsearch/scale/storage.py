@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -13,6 +14,24 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from .._files import PathLike, alone, clear, clear_unfinished, sha256, written
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+
+
+@contextlib.contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Tell what found no room: the system's own error names neither the file nor what becomes of the rest.
+
+    Raises:
+        OSError: a full disk, a quota, a limit, or a file system that cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        why = f"{error.strerror}: {what} could not be written; what was finished before it is kept"
+        raise OSError(error.errno, f"{why}: make room, and the same call goes on from there") from error
 
 
 def is_remote(address: PathLike) -> bool:
@@ -119,7 +138,7 @@ class Storage:
         if self.remote:
             self.fs.pipe_file(self._at(name), content)
             return
-        with written(self.path / name) as temporary:
+        with room_for(f"{self.address}/{name}"), written(self.path / name) as temporary:
             temporary.write_bytes(content)
 
     def remove(self, name: str = "") -> None:
@@ -163,16 +182,23 @@ class Storage:
     def making(self, name: str) -> Iterator[Path]:
         """A path at which a folder may be made; it lies under ``name`` when the block ends well."""
         if not self.remote:
-            self.path.mkdir(parents=True, exist_ok=True)
-            yield self.path / name
+            with room_for(f"{self.address}/{name}"):
+                self.path.mkdir(parents=True, exist_ok=True)
+                yield self.path / name
             return
-        with tempfile.TemporaryDirectory(prefix="convsearch-shard-") as temporary:
-            folder = Path(temporary) / name
+        place = Path(tempfile.gettempdir()) / "convsearch-shard"
+        clear_unfinished(place)  # of workers that were killed here
+        temporary = place.with_name(f"{place.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
+        folder = temporary / name
+        try:
+            temporary.mkdir(mode=0o700)
             yield folder
             self.remove(name)
             for path in sorted(folder.rglob("*")):
                 if path.is_file():
                     self.fs.put_file(str(path), self._at(f"{name}/{path.relative_to(folder).as_posix()}"))
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def local(self, name: str, files: dict[str, dict[str, Any]], *, build: str) -> Path:
         """A folder below as a local one: itself, or a copy in the cache, each file compared with its checksum.

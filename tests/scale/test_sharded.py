@@ -360,3 +360,45 @@ def test_vectors_come_back_from_the_spool_as_they_went_in(vector: Any, tmp_path:
 def test_a_vector_in_the_spool_is_not_written_out_in_decimals() -> None:
     vector = np.full(768, 1 / 3, dtype=np.float32)  # 0.3333333432674408: 20 characters each
     assert len(_line({"docno": "d", "doc_vec": vector}, ("docno", "doc_vec"))) < 1.5 * vector.nbytes
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "x"
+    ShardedIndex(folder, passages_per_shard=4, threads=1).index(tied_docs(9)).verify()
+    return folder
+
+
+def test_verify_looks_at_the_statistics_of_the_whole_too(whole: Path) -> None:
+    """A df that is off by one is another score for each of its documents, and no shard's file differs."""
+    path = whole / "statistics" / "df.npy"
+    content = path.read_bytes()
+    try:
+        path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
+        with pytest.raises(ValueError, match=r"x/statistics is damaged: df\.npy is not what was written"):
+            ShardedIndex(whole).verify()
+        path.unlink()
+        with pytest.raises(ValueError, match=r"x/statistics is damaged: df\.npy is missing"):
+            ShardedIndex(whole).verify()
+    finally:
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("{", "[{"), ("{", ""), ('"shards"', '"sherds"'), ('"num_tokens"', '"tokens"'), ('"num_docs": 9', '"num_docs": 8'),
+     ('"kind": "bm25"', '"kind": "bm52"'), ('"first"', '"last"')],
+)  # fmt: skip
+def test_a_list_of_shards_that_is_not_what_was_written_is_told(whole: Path, old: str, new: str) -> None:
+    path = whole / "shards.json"
+    content = path.read_text(encoding="utf-8")
+    assert old in content
+    try:
+        path.write_text(content.replace(old, new, 1), encoding="utf-8")
+        with pytest.raises(ValueError, match=r"x/shards\.json is damaged .*build the index anew"):
+            ShardedIndex(whole).bm25()
+        path.write_text("[]", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"x/shards\.json is damaged \(it holds a list"):
+            ShardedIndex(whole)
+    finally:
+        path.write_text(content, encoding="utf-8")

@@ -181,3 +181,29 @@ def test_what_a_killed_worker_left_of_a_shard_is_removed(tmp_path: Path, monkeyp
     assert storage.read("s/a") == b"x"
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == [f"convsearch-shard.tmp-{os.getppid()}-0badcafe", "own"]
+
+
+def test_a_full_disk_is_told_with_the_shard_and_the_same_call_goes_on(tmp_path, monkeypatch):
+    import errno
+
+    from pt_convsearch.lexical import BM25Index
+
+    index, room = BM25Index.index, [2]
+
+    def filling(self, docs):
+        docs = list(docs)
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= 1
+        return index(self, docs)
+
+    monkeypatch.setattr(BM25Index, "index", filling)
+    shards = ShardedIndex(tmp_path / "x", passages_per_shard=3, threads=1)
+    with pytest.raises(OSError, match=r"No space left on device: .*x\.building/shard-00002 .*the same call") as raised:
+        shards.index(tied_docs(8))
+    assert raised.value.errno == errno.ENOSPC
+    assert [path.name for path in tmp_path.iterdir()] == ["x.building"]
+    room[0] = 1  # for the shard that is missing: the two others are not made again
+    assert shards.index(tied_docs(8)).docnos() == [f"d{number}" for number in range(8)]
+    with pytest.raises(OSError, match="^someone else's trouble$"), Storage(tmp_path / "y").making("z"):
+        raise OSError("someone else's trouble")
