@@ -48,7 +48,7 @@ def without_leaks(train: Task, *held_out: Task) -> Task:
     """The training task without the responses of :func:`find_leaks`, their judgments, and the topics that lose their
     answer by it.
 
-        Histories are left as they are: a held-out response that was said earlier in a training context stays there.
+    Histories are left as they are: a held-out response that was said earlier in a training context stays there.
     """
     leaked = set(find_leaks(train, *held_out)["docno"])
     if not leaked:

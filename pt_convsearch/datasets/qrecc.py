@@ -100,7 +100,7 @@ class QReCC(Dataset):
     ``get_topics()``: qid ("12_3"), query, qhistory (raw questions and gold answers, uncut), qrewrite, conversation_id,
     turn_number, answer, ``qsource`` (trec, quac, nq), and for the test split ``qtype`` (first, switch, no-switch as
     published: most questions have none). Turns without judgment and without answer stay: later turns need them as
-        history.
+    history.
     ``get_qrels()``: without the ``{"": 1}`` that mean "no judgment". ``get_qrels("turns")``: the passages that the
     turns themselves name. ``get_corpus_iter()``: docno (a URL with paragraph, up to 484 characters) and text, streamed.
 
