@@ -5,14 +5,16 @@
 
 What stands between a marker and the next ``<!-- /table -->`` is made from a results.csv below experiments/results, one
 column per group and measure. A marker names its folder and the measures: ``<!-- table: mtrag/human R@10 -->``. The
-marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark; that of a file which an experiment wrote is
-``<!-- text: response_retrieval/table.md -->``. Within a line, ``<!-- state: mtrag/human; BM25 X_t; All; R@10 --><!--
-/state -->`` is one figure (folder; system; group; measure) with its commit, or "not run here".
+marker ``<!-- speed: bench/bm25.csv -->`` is the ratios of a benchmark, ``<!-- scale: plan -->`` a table of
+``bench/scale_tables.py``; that of a file which an experiment wrote is ``<!-- text: response_retrieval/table.md -->``.
+Within a line, ``<!-- state: mtrag/human; BM25 X_t; All; R@10 --><!-- /state -->`` is one figure (folder; system; group;
+measure) with its commit, or "not run here".
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import re
@@ -23,7 +25,7 @@ import pandas as pd
 
 HERE = Path(__file__).resolve().parent
 MARKER = re.compile(
-    r"(<!-- (?P<kind>table|speed|text): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
+    r"(<!-- (?P<kind>table|speed|scale|text): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
 )
 STATE = re.compile(r"(<!-- state: (?P<cell>[^\n]*?) -->).*?(<!-- /state -->)")
 
@@ -72,6 +74,16 @@ def speed(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def scale(name: str) -> str:
+    """A table of the figures that the plan of scale rests on."""
+    spec = importlib.util.spec_from_file_location("scale_tables", HERE / "bench" / "scale_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    return str(tables.table(name))
+
+
 def state(cell: str) -> str:
     """One figure of the results with n and commit, or that it was not run."""
     source, system, group, measure = (part.strip() for part in cell.split(";"))
@@ -93,6 +105,8 @@ def renewed(text: str) -> str:
     """A page with every table made anew."""
 
     def block(match: re.Match[str]) -> str:
+        if match["kind"] == "scale":
+            return match[1] + scale(match["source"]) + match[5]
         if not (HERE / "results" / match["source"]).exists():
             return f"{match[1]}Not run here.\n{match[5]}"
         if match["kind"] == "speed":

@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="for the indexes (default: a temporary one)")
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
+    parser.add_argument("--note", default="", help="what is to be known of the machine, say that it had other work too")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
@@ -74,17 +75,18 @@ def main() -> None:
         for name, rows in figures.items():
             print(f"\n{name}\n{pd.DataFrame(rows).to_string(index=False)}", flush=True)
         if arguments.out is not None:
-            keep(arguments.out, figures)
+            keep(arguments.out, figures, arguments.note)
 
 
-def keep(path: Path, figures: dict[str, list[dict[str, Any]]]) -> None:
+def keep(path: Path, figures: dict[str, list[dict[str, Any]]], note: str = "") -> None:
     """Put rows in the place of those of the same step, size and system; the others stay."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": {}}
     for name, rows in figures.items():
         new = {tuple(row.get(key) for key in _WHICH) for row in rows}
         old = [row for row in known["runs"].get(name, []) if tuple(row.get(key) for key in _WHICH) not in new]
         known["runs"][name] = sorted([*old, *rows], key=lambda row: row["passages"])
-    known = {"machine": machine(), "when": time.strftime("%Y-%m-%d"), "runs": known["runs"]}
+    said = machine() + (f"; {note}" if note else "")
+    known = {"machine": said, "when": time.strftime("%Y-%m-%d"), "runs": known["runs"]}
     path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 

@@ -111,7 +111,8 @@ def plan(
         questions: that are mined, each one query to depth ``num_results``.
         num_results: results per question.
         passages_per_shard: of a :class:`ShardedIndex`.
-        encode_rate: passages per second and GPU; None: the paper's (67, BERT-base), since none was measured here.
+        encode_rate: passages per second and GPU (and core, without GPUs); None: the paper's (67, BERT-base), since no
+            GPU was measured here, and for cores the slowest encoder that was measured.
         figures: what was measured, or the file that the bench wrote; None: what comes with the package.
 
     Returns:
@@ -149,14 +150,15 @@ def _encoding(known: dict[str, Any], n: int, dim: int, gpus: int, cores: int, ra
     if gpus and rate is None:
         rate = PAPER_RATE
         basis = f"the paper's {PAPER_RATE:.0f} passages/s per GPU (54M, 8 GPUs, 28 h); not measured here"
-    elif gpus:
-        basis = f"{rate:g} passages/s per GPU, as given"
+    elif rate is not None:
+        basis = f"{rate:g} passages/s per {'GPU' if gpus else 'core'}, as given"
     else:
-        run = _largest(known, "encode")
+        run = _slowest_encoder(known)
         rate = run["passages_per_s"] / run["workers"]
         basis = f"{rate:.1f} passages/s per core: {run['what']}, {run['passages']:,} passages, {run['workers']} workers"
     assert rate is not None
-    peaks = [run for run in known["runs"].get("encode", []) if "worker_peak_mb" in run]
+    basis += _growth(known)
+    peaks = [run for run in known["runs"].get("encode", []) if run.get("worker_peak_mb") is not None]
     units = gpus or cores
     size = 4 * dim * n / 1e9
     lines = [
@@ -165,7 +167,7 @@ def _encoding(known: dict[str, Any], n: int, dim: int, gpus: int, cores: int, ra
         Line(step, "disk while running", 2 * size, "GB", "parts, and the index they are put together to", "computed"),
     ]
     if peaks:
-        run = peaks[-1]
+        run = max(peaks, key=lambda run: run["worker_peak_mb"])
         because = f"{run['what']}; blocks of 4,096 passages come and go, so it does not grow with the collection"
         lines.append(Line(step, "memory of a worker", run["worker_peak_mb"] / 1e3, "GB", because, "measured"))
     return lines
@@ -268,6 +270,31 @@ def _runs(known: dict[str, Any], step: str) -> list[dict[str, Any]]:
     same = ("queries", "terms", "dim", "k")
     alike = [run for run in known["runs"][step] if all(run.get(name) == largest.get(name) for name in same)]
     return sorted(alike, key=lambda run: run["passages"])
+
+
+def _slowest_encoder(known: dict[str, Any]) -> dict[str, Any]:
+    """The largest run of the encoder that took the longest for a passage: small ones are measured for their growth."""
+    _largest(known, "encode")  # there is one
+    runs = known["runs"]["encode"]
+    slowest = min(runs, key=lambda run: run["passages_per_s"] / run["workers"])["what"]
+    return max((run for run in runs if run["what"] == slowest), key=lambda run: (run["passages"], run["workers"]))
+
+
+def _growth(known: dict[str, Any]) -> str:
+    """How the time for a passage grew with the collection, of the encoder and workers measured at the most passages."""
+    runs = known["runs"].get("encode")
+    if not runs:
+        return ""
+    last = _largest(known, "encode")
+    same = [run for run in runs if (run["what"], run["workers"]) == (last["what"], last["workers"])]
+    first = min(same, key=lambda run: run["passages"])
+    if first["passages"] == last["passages"]:
+        return ""
+    times = first["passages_per_s"] / last["passages_per_s"]
+    return (
+        f"; in proportion to the passages: {times:.2f} times the seconds for one at {last['passages']:,} as at "
+        f"{first['passages']:,} ({last['what']}, {last['workers']} workers)"
+    )
 
 
 def _largest(known: dict[str, Any], step: str) -> dict[str, Any]:

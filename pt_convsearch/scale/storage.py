@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -214,7 +215,9 @@ class Storage:
         if not self.remote:
             check_sizes(self.path / name, files, f"{self.address}/{name}")
             return self.path / name
-        key = hashlib.sha256(f"{self.address}\n{build}".encode()).hexdigest()[:16]
+        # the checksums too: another encoder makes other vectors of the same passages, in files of the same size
+        content = json.dumps(files, sort_keys=True)
+        key = hashlib.sha256(f"{self.address}\n{build}\n{content}".encode()).hexdigest()[:16]
         folder = self.cache / key / name
         if folder.is_dir():
             try:

@@ -120,6 +120,25 @@ def test_gpus_without_a_rate_take_the_papers():
     assert cs.scale.plan(3_600_000, gpus=2, encode_rate=500, figures=FIGURES)["encoding", "time"] == pytest.approx(1.0)
 
 
+def test_cores_are_reckoned_with_the_slowest_encoder_and_growth_with_the_most_passages():
+    encode = [
+        {"what": "large", "passages": 400, "workers": 1, "passages_per_s": 11.0, "worker_peak_mb": 900},
+        {"what": "large", "passages": 800, "workers": 2, "passages_per_s": 20.0, "worker_peak_mb": None},
+        {"what": "tiny", "passages": 5000, "workers": 2, "passages_per_s": 2000.0, "worker_peak_mb": 500},
+        {"what": "tiny", "passages": 10000, "workers": 2, "passages_per_s": 1600.0, "worker_peak_mb": 510},
+    ]
+    figures = {**FIGURES, "runs": {**FIGURES["runs"], "encode": encode}}
+    plan = cs.scale.plan(36_000, cores=4, figures=figures)
+    assert plan["encoding", "time"] == pytest.approx(36_000 / 10 / 4 / 3600)  # 20 a second by two workers
+    assert plan["encoding", "memory of a worker"] == pytest.approx(0.9)
+    basis = plan.lines[0].basis
+    assert "10.0 passages/s per core: large, 800 passages, 2 workers" in basis
+    assert "1.25 times the seconds for one at 10,000 as at 5,000 (tiny, 2 workers)" in basis  # 2000 / 1600
+    given = cs.scale.plan(36_000, cores=4, encode_rate=100, figures=figures)
+    assert given["encoding", "time"] == pytest.approx(0.025)
+    assert given.lines[0].basis.startswith("100 passages/s per core, as given")
+
+
 def test_command(tmp_path, capsys):
     (tmp_path / "figures.json").write_text(json.dumps(FIGURES), encoding="utf-8")
     command = ["scale", "plan", "--passages", "54000000", "--gpus", "8", "--figures", str(tmp_path / "figures.json")]

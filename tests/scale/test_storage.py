@@ -15,7 +15,7 @@ import pytest
 
 import pt_convsearch as cs
 from pt_convsearch.scale import ShardedIndex
-from pt_convsearch.scale.storage import Storage
+from pt_convsearch.scale.storage import Storage, described
 
 from .conftest import some_topics, tied_docs, tied_vectors
 
@@ -96,6 +96,19 @@ def test_dense_shards_at_an_address(place, tmp_path):
     again.storage.remove("shard-00002")
     with pytest.raises(ValueError, match="shard-00002 is damaged"):
         ShardedIndex(address, **{**given, "cache": tmp_path / "other"}).verify()
+
+
+def test_a_copy_in_the_cache_is_not_taken_for_that_of_an_index_before(place, tmp_path):
+    """The same passages at the same address by another encoder: files of the same names and sizes, other vectors."""
+    address, options = place
+    storage = Storage(address, options, tmp_path / "cache")
+    for content in (b"one", b"two", b"one"):
+        with storage.making("shard-00000") as folder:
+            folder.mkdir()
+            (folder / "vecs.f4").write_bytes(content)
+            files = described(folder)
+        found = storage.local("shard-00000", files, build="digest of the passages")
+        assert (found / "vecs.f4").read_bytes() == content
 
 
 def test_a_killed_run_is_taken_up_at_an_address(place, tmp_path):
