@@ -208,7 +208,7 @@ def _sections(
     length = "; ".join(f"{how} ({', '.join(rows)})" if len(used) > 1 else how for how, rows in used.items())
     said = [
         f"# The retrieval shortcut and negatives: {settings['dataset']}"
-        + (f", {settings['dials']}" if settings["dials"] else ""),
+        + "".join(f", {name}={value}" for name, value in settings["dials"].items()),
         ("**A quick run: too small to mean anything.** " if settings["quick"] else "")
         + f"Bi-encoders: {model}, batch {trained['batch_size']}, lengths {trained['max_query_length']} and "
         f"{trained['max_passage_length']}, {length or 'none trained yet'}; the checkpoint best on dev (R@5). {fixed}"

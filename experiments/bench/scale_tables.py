@@ -18,6 +18,8 @@ def table(name: str) -> str:
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return "Not measured here.\n"
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
