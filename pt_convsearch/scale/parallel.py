@@ -16,7 +16,7 @@ import pyterrier as pt
 
 from .._files import PathLike
 from .._stage import Stage
-from .cluster import connect, plain_errors
+from .cluster import connect, first_line, plain_errors
 from .frames import frame_bytes, frame_from_bytes
 from .storage import Storage
 
@@ -167,16 +167,25 @@ class OnRay(Stage):
                     name = (
                         "" if storage is None else f"{hashlib.sha256(key + frame_bytes(part)).hexdigest()[:32]}.parquet"
                     )
-                    if storage is not None and storage.exists(name):
-                        pending.append((name, frame_from_bytes(storage.read(name))))
-                    else:
-                        pending.append((name, workers.submit(part)))
+                    known = None if storage is None else kept_result(storage, name)
+                    pending.append((name, workers.submit(part) if known is None else known))
                     while len(pending) > workers.limit:
                         yield finished()
                 while pending:
                     yield finished()
         finally:
             workers.close()
+
+
+def kept_result(storage: Storage, name: str) -> pd.DataFrame | None:
+    """What an earlier run kept of a batch; None where there is nothing, or a file that is cut or altered."""
+    if not storage.exists(name):
+        return None
+    try:
+        return frame_from_bytes(storage.read(name))
+    except Exception as error:  # whatever parquet and JSON say of such bytes
+        logger.warning("%s/%s is damaged (%s): done again", storage.address, name, first_line(error))
+        return None
 
 
 class _Workers:

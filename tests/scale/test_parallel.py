@@ -13,7 +13,8 @@ import pytest
 import pt_convsearch as cs
 from pt_convsearch.scale import on_ray
 from pt_convsearch.scale.frames import frame_bytes, frame_from_bytes
-from pt_convsearch.scale.parallel import cut_frame
+from pt_convsearch.scale.parallel import cut_frame, kept_result
+from pt_convsearch.scale.storage import Storage
 
 from .conftest import some_topics, tied_docs
 
@@ -63,6 +64,19 @@ def test_frames_go_to_bytes_and_back():
     )
     with pytest.raises(TypeError, match="cannot be kept in a checkpoint"):
         frame_bytes(pd.DataFrame({"x": [object()]}))
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-9], lambda b: b"", lambda b: b.replace(b"PAR1", b"RAP1")])
+def test_a_damaged_checkpoint_is_done_again(damage, tmp_path, caplog):
+    storage = Storage(tmp_path)
+    frame = pd.DataFrame({"qid": ["1"], "turns": [["a", "b"]]})
+    assert kept_result(storage, "b.parquet") is None
+    assert not caplog.records
+    storage.write("b.parquet", frame_bytes(frame))
+    pd.testing.assert_frame_equal(kept_result(storage, "b.parquet"), frame)
+    storage.write("b.parquet", damage(frame_bytes(frame)))
+    assert kept_result(storage, "b.parquet") is None
+    assert "b.parquet is damaged" in caplog.text
 
 
 def test_what_cannot_be_sent_is_named(tmp_path):
