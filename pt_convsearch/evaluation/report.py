@@ -112,10 +112,11 @@ def write_results(
     missing = {"system", "group", "measure", "value", "n"} - set(results.columns)
     if missing:
         raise ValueError(f"results lack the columns {sorted(missing)}: pass what long_table(table) returns")
+    made = environment()  # before a committed results.csv is replaced: it is no change of what made it
     with written(out / "results.csv") as path:
         results.to_csv(path, index=False, encoding="utf-8", lineterminator="\n")
     write_json(
         out / "results.json",
-        {"settings": settings, "timings": timings or {}, "environment": environment(), **(more or {})},
+        {"settings": settings, "timings": timings or {}, "environment": made, **(more or {})},
     )
     return out / "results.csv"
