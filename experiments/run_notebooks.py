@@ -49,7 +49,7 @@ def run(notebook: Any, at: str | None) -> Any:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     text = (
-        f"---\n*Outputs: `python experiments/run_notebooks.py` at commit {at or 'unknown'}, on the embedded testbed, "
+        f"---\n*Outputs: `python experiments/run_notebooks.py` at commit {at or 'unknown'}, on made-up data, "
         f"{os.cpu_count()} CPU cores.*"
     )
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id=MADE, metadata={"tags": [MADE]}))

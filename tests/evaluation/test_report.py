@@ -11,6 +11,7 @@ import pytest
 from ir_measures import RR
 
 import pt_convsearch as cs
+from pt_convsearch.evaluation import report
 from pt_convsearch.evaluation.report import long_table, write_results
 
 
@@ -52,6 +53,16 @@ def test_both_files(table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     # what was typed, without what only this machine knows
     assert meta["environment"]["command"] == "mtrag.py --data mtrag --out out"
     assert meta["environment"]["pt_convsearch"] == cs.__version__
+
+
+def test_the_commit_is_that_of_before_the_old_table_is_replaced(
+    table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A committed results.csv that is written anew would make its own checkout look changed."""
+    (tmp_path / "results.csv").write_text("old", encoding="utf-8")
+    monkeypatch.setattr(report, "environment", lambda: {"commit": (tmp_path / "results.csv").read_text("utf-8")})
+    write_results(tmp_path, long_table(table), settings={})
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["environment"] == {"commit": "old"}
 
 
 def test_rows_of_another_form_are_refused(tmp_path: Path) -> None:
