@@ -10,6 +10,7 @@ data are not committed. The last cell says at which commit. A notebook that fail
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ def run(notebook: Any, at: str | None) -> Any:
         client.execute(env={**os.environ, **elsewhere, "TMPDIR": folder})
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            shown = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = nbformat.from_dict(json.loads(json.dumps(shown).replace(f"{folder}/", "")))
     text = (
         f"---\n*Outputs: `python experiments/run_notebooks.py` at commit {at or 'unknown'}, on made-up data, "
         f"{os.cpu_count()} CPU cores.*"

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CODE = [
     "import os, sys, tempfile\nprint('bar', file=sys.stderr)\nprint(os.path.isdir(os.environ['CONVSEARCH_SHARED']))",
-    "open(os.path.join(tempfile.mkdtemp(), 'index'), 'w').close()\nopen('beside', 'w').close()\n6 * 7",
+    "open(os.path.join(tempfile.mkdtemp(), 'index'), 'w').close()\nopen('beside', 'w').close()\nos.path.abspath('beside')",
 ]
 
 
@@ -58,7 +58,7 @@ def test_a_run_keeps_what_is_shown_and_leaves_nothing(script: Any, tmp_path: Pat
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         assert [cell["cell_type"] for cell in cells] == ["code", "code", "markdown"]
         assert [[output.get("text") for output in cell["outputs"]] for cell in cells[:1]] == [[["False\n"]]]
-        assert cells[1]["outputs"][0]["data"]["text/plain"] == ["42"]
+        assert cells[1]["outputs"][0]["data"]["text/plain"] == ["'beside'"]
     assert [file.name for file in tmp_path.iterdir()] == ["one.ipynb"]
 
 
