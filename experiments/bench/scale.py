@@ -68,8 +68,9 @@ def main() -> None:
         return
     vectors = arguments.passages if arguments.vectors is None else arguments.vectors
     sizes = {"bm25": arguments.passages, "dense": vectors, "pisa": arguments.pisa, "stream": arguments.stream}
-    sizes["encode"] = arguments.encode
-    for step, size in ((step, size) for step, of_step in sizes.items() for size in of_step):
+    todo: list[tuple[str, Any]] = [(step, size) for step, of_step in sizes.items() for size in of_step]
+    todo += [("encode", sorted(arguments.encode))] if arguments.encode else []
+    for step, size in todo:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             figures = child(step, size, folder)
         for name, rows in figures.items():
@@ -90,7 +91,7 @@ def keep(path: Path, figures: dict[str, list[dict[str, Any]]], note: str = "") -
     path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
-def child(step: str, size: int, folder: str) -> dict[str, list[dict[str, Any]]]:
+def child(step: str, size: Any, folder: str) -> dict[str, list[dict[str, Any]]]:
     """Run a step in a process of its own."""
     command = [sys.executable, __file__, *sys.argv[1:], "--step", json.dumps([step, size, folder])]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
@@ -295,10 +296,10 @@ def stream(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, 
     return {"bm25_stream": [row]}
 
 
-def encode(size: int, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+def encode(sizes: list[int], folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     from scale_encoding import encode as measured
 
-    return {"encode": measured(size, folder, arguments)}
+    return {"encode": measured(sizes, folder, arguments)}
 
 
 STEPS = {"bm25": bm25, "dense": dense, "pisa": pisa, "stream": stream, "encode": encode}

@@ -15,21 +15,22 @@ from typing import Any
 SEED = 1
 
 
-def encode(size: int, folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row per number of workers; what starting costs is measured with a few passages, and taken off."""
+def encode(sizes: list[int], folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row per number of workers and size; what starting costs is measured with a few passages, and taken off."""
     import pt_convsearch as cs
 
     model, what = small_model(arguments, folder)
     encoder = cs.BiEncoder(model)
-    data = cs.dataset("testbed", passages=size, seed=SEED)
-    plain_wanted = arguments.plain is None or size in arguments.plain
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's workers give way to all else, and plain processes do not
     cs.scale.connect(num_cpus=2, object_store_memory=500_000_000)
     rows = []
-    for workers in arguments.workers:
-        plain = plain_seconds(model, size, workers) if plain_wanted else None
-        few = list(itertools.islice(data.get_corpus_iter(), 8))
-        with Processes() as started:
-            cs.scale.encode(few, encoder, folder / f"few-{workers}.flex", num_workers=workers)
+    starts: dict[int, Processes] = {}
+    for size, workers in itertools.product(sizes, arguments.workers):
+        plain = plain_seconds(model, size, workers) if arguments.plain is None or size in arguments.plain else None
+        if workers not in starts:
+            with Processes() as starts[workers]:
+                cs.scale.encode(Passages(8), encoder, folder / f"few-{workers}.flex", num_workers=workers)
+        started = starts[workers]
         start = time.perf_counter()
         with Processes() as used:
             cs.scale.encode(Passages(size), encoder, folder / f"{size}-{workers}.flex", num_workers=workers)
@@ -56,7 +57,8 @@ class Passages:
     def __call__(self) -> Any:
         import pt_convsearch as cs
 
-        return itertools.islice(cs.dataset("testbed", passages=self.size, seed=SEED).get_corpus_iter(), self.size)
+        data = cs.dataset("testbed", passages=max(1000, self.size), seed=SEED)
+        return itertools.islice(data.get_corpus_iter(), self.size)
 
 
 def small_model(arguments: argparse.Namespace, folder: Path) -> tuple[str, str]:
@@ -125,7 +127,7 @@ def _encode(share: tuple[int, int, int]) -> float:
 
 
 class Processes(threading.Thread):
-    """Processor seconds and peak memory of this process and all that it started, looked at 10 times a second."""
+    """Processor seconds and peak memory of this process and all that it started, looked at twice a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -148,7 +150,7 @@ class Processes(threading.Thread):
         self.seconds = sum(value - self._before.get(pid, 0.0) for pid, value in self._seconds.items())
 
     def run(self) -> None:
-        while not self._over.wait(0.1):
+        while not self._over.wait(0.5):
             self._look()
 
     def peak_mb(self, name: str) -> float:
