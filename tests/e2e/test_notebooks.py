@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CODE = [
     "import os, sys, tempfile\nprint('bar', file=sys.stderr)\nprint(os.path.isdir(os.environ['CONVSEARCH_SHARED']))",
-    "open(os.path.join(tempfile.mkdtemp(), 'index'), 'w').close()\nopen('beside', 'w').close()\nos.path.abspath('beside')",
+    "open(tempfile.mkdtemp() + '/index', 'w').close()\nopen('beside', 'w').close()\nos.path.abspath('beside')",
 ]
 
 
