@@ -91,6 +91,8 @@ class Experiment:
             "engines": [engine.name for engine in found], "seed": options.seed,
             "models": None if options.models is None else "of another run",
         }  # fmt: skip
+        if options.no_dependence:
+            self.base["dependence"] = "left out"
         self.tagger = {"layers": options.layers, "epochs": options.tagger_epochs, "models": self.base["models"],
                        "questions": options.tagger_questions}  # fmt: skip
         self.writer = {
@@ -284,7 +286,8 @@ class Experiment:
             table.loc[table["group"].isin(silent), "value"] = float("nan")  # X_t\q_t has nothing to say at first turns
             values.append(table)
             per_question.append(each.rename(columns={"name": "answers"}).assign(engine=engine.name))
-            values.append(self._dependence(made, engine, run, search, compared).assign(engine=engine.name))
+            if not self.options.no_dependence:
+                values.append(self._dependence(made, engine, run, search, compared).assign(engine=engine.name))
         written = written.set_index("qid").loc[compared["qid"]]
         overlap = term_overlap(written["query"], list(compared["qrewrite"]))
         say_as = pd.DataFrame({
@@ -342,6 +345,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--models", type=Path, metavar="DIR", help="OUT/models of another run, whose models are taken")
     add("--seed", type=int, default=1)
     add("--no-dense", action="store_true", help="only BM25")
+    add("--no-dependence", action="store_true", help="what rows find, not how much of it needs the question: half the cost")
     add("--quick", action="store_true", help="a few questions, two layers, one epoch, 3 steps by reward")
     add("--rows", help="rows to run, by name, separated by semicolons (default all)")
     add("--table-only", action="store_true", help="run nothing, write the tables of what is there")
