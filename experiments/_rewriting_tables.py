@@ -208,26 +208,31 @@ def _sections(
     best = ways[-1]
     n = table.n("BM25", WITH_REWRITE)
     what = "answers as the collection, not the paper's 54M passages" if data.answers else "passages as the collection"
-    said = [
-        f"{data.name}, {what}. " + ("`unseen`: what the history shows already is taken out of the ranking. "
-                                    if data.seen else "")
-        + "Dependence: overlap@10 of the ranking with that of X_t\\q_t (the history alone, same engine), and with the "
-        "row's own ranking once q_t is that of another conversation (`swapped`); retention: R@10 of that other ranking "
-        "over the row's. Lower is less dependent on the history. A gold rewrite belongs to its own history, so it has "
-        "no swapped figures.",
-    ]  # fmt: skip
+    dependence = bool((table.values["measure"] == "overlap@10").any())
+    about = f"{data.name}, {what}."
+    if data.seen:
+        about += " `unseen`: what the history shows already is taken out of the ranking."
+    if dependence:
+        about += (
+            " Dependence: overlap@10 of the ranking with that of X_t\\q_t (the history alone, same engine), and with "
+            "the row's own ranking once q_t is that of another conversation (`swapped`); retention: R@10 of that other "
+            "ranking over the row's. Lower is less dependent on the history. A gold rewrite belongs to its own "
+            "history, so it has no swapped figures."
+        )
+    said = [about]
     for engine in engines:
         columns: dict[str, tuple[str, str, str, str]] = {}
         for way in ways:
             for title, measure in (("R@1", "R@1"), ("R@10", "R@10"), ("MRR", "RR")):
                 columns[f"{'unseen ' if way == 'unseen' else ''}{title}"] = (engine, way, WITH_REWRITE, measure)
         against = f"{best}: X_t\\q_t"
-        columns |= {
-            "overlap@10 X_t\\q_t": (engine, against, "All", "overlap@10"),
-            "retention X_t\\q_t": (engine, against, "All", "retention"),
-            "overlap@10 swapped": (engine, f"{best}: swapped", "All", "overlap@10"),
-            "retention swapped": (engine, f"{best}: swapped", "All", "retention"),
-        }
+        if dependence:
+            columns |= {
+                "overlap@10 X_t\\q_t": (engine, against, "All", "overlap@10"),
+                "retention X_t\\q_t": (engine, against, "All", "retention"),
+                "overlap@10 swapped": (engine, f"{best}: swapped", "All", "overlap@10"),
+                "retention swapped": (engine, f"{best}: swapped", "All", "retention"),
+            }
         said += [f"## {engine}: questions with a history and a gold rewrite (n = {n})",
                  cs.render(table.frame(columns, oracle=data.answers))]  # fmt: skip
     rouge = {title: ("–", "rewrite", "All", measure) for title, measure in (

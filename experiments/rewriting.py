@@ -345,7 +345,7 @@ def main(argv: list[str] | None = None) -> None:
     add("--models", type=Path, metavar="DIR", help="OUT/models of another run, whose models are taken")
     add("--seed", type=int, default=1)
     add("--no-dense", action="store_true", help="only BM25")
-    add("--no-dependence", action="store_true", help="what rows find, not how much of it needs the question: half the cost")
+    add("--no-dependence", action="store_true", help="only what rows find: half the cost")
     add("--quick", action="store_true", help="a few questions, two layers, one epoch, 3 steps by reward")
     add("--rows", help="rows to run, by name, separated by semicolons (default all)")
     add("--table-only", action="store_true", help="run nothing, write the tables of what is there")
