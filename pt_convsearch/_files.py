@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
@@ -171,16 +172,46 @@ def _alive(process: int) -> bool:
 
 
 class Scratch:
-    """A temporary folder that goes with this object, or with the process; not with a copy in another process."""
+    """A temporary folder that goes with this object, or with the process; not with a copy in another process.
 
-    def __init__(self, prefix: str) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        weakref.finalize(self, _remove, self.path, os.getpid())
+    What a killed process left is removed by the next one that asks for a folder of this name: a folder that is in use
+    is locked, which ends with the process.
+
+    Args:
+        name: what the folder's name begins with.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=f"{name}.held-"))
+        handle = _lock(self.path)
+        weakref.finalize(self, _remove, self.path, handle, os.getpid())
+        for left in self.path.parent.glob(f"{glob.escape(name)}.held-*"):
+            with contextlib.suppress(OSError):
+                # one that is younger may be about to be locked
+                if time.time() - left.stat().st_mtime > 60 and (found := _lock(left)) is not None:
+                    _remove(left, found, os.getpid())
 
 
-def _remove(folder: Path, process: int) -> None:
+def _lock(folder: Path) -> int | None:
+    """The handle that locks a folder until it is closed; None where another has it, or locks are not known."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _remove(folder: Path, handle: int | None, process: int) -> None:
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
 
 
 @contextlib.contextmanager

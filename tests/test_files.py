@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,43 @@ def test_the_folder_of_another_run_is_not_written(tmp_path: Path) -> None:
     with _files.alone(tmp_path / "work"):
         pass
     shutil.rmtree(tmp_path / "work")
+
+
+HOLD = """
+import os, signal, sys, tempfile
+from pt_convsearch import _files
+tempfile.tempdir = sys.argv[1]
+kept = _files.Scratch("some")
+print(kept.path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "killed" else sys.stdin.read()
+"""
+
+
+def test_a_temporary_folder_of_a_killed_process_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def started(how: str) -> tuple[subprocess.Popen[str], Path]:
+        command = [sys.executable, "-c", HOLD, str(tmp_path), how]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    killed, left = started("killed")
+    killed.wait()
+    living, used = started("lives")
+    (tmp_path / "some-others").mkdir()
+    for folder in (left, used):
+        (folder / "file").touch()
+    own = _files.Scratch("some")
+    assert left.is_dir()  # a minute old at least: one that was just made may not be locked yet
+    for folder in (left, used):
+        os.utime(folder, (0, 0))
+    other = _files.Scratch("some")
+    assert not left.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([used, own.path, other.path, tmp_path / "some-others"])
+    living.communicate("")
+    del own, other
+    gc.collect()
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "some-others"]

@@ -212,7 +212,7 @@ class TrainingPairs(pt.Artifact):
     @cached_property
     def passage_dataset(self) -> datasets.Dataset:
         """``passages.parquet`` as a ``datasets.Dataset``, on disk as long as this set is open."""
-        self._cache = _files.Scratch("pt_convsearch-passages-")
+        self._cache = _files.Scratch("pt_convsearch-passages")
         return _dataset(self._folder / PASSAGES, cache=self._cache.path)
 
     def keys(self) -> np.ndarray:

@@ -136,7 +136,7 @@ def training_pairs(
     }
     scratch = None
     if out is None:
-        scratch = _files.Scratch("pt_convsearch-pairs-")
+        scratch = _files.Scratch("pt_convsearch-pairs")
         out = scratch.path / "pairs"
     target = Path(out)
     mined = questions.drop(columns=["formed", "alone"])

@@ -8,13 +8,12 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .._files import PathLike, alone, clear, clear_unfinished, sha256, written
+from .._files import PathLike, Scratch, alone, clear, clear_unfinished, sha256, written
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
@@ -187,19 +186,13 @@ class Storage:
                 self.path.mkdir(parents=True, exist_ok=True)
                 yield self.path / name
             return
-        place = Path(tempfile.gettempdir()) / "convsearch-shard"
-        clear_unfinished(place)  # of workers that were killed here
-        temporary = place.with_name(f"{place.name}.tmp-{os.getpid()}-{uuid.uuid4().hex[:8]}")
-        folder = temporary / name
-        try:
-            temporary.mkdir(mode=0o700)
-            yield folder
-            self.remove(name)
-            for path in sorted(folder.rglob("*")):
-                if path.is_file():
-                    self.fs.put_file(str(path), self._at(f"{name}/{path.relative_to(folder).as_posix()}"))
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        scratch = Scratch("pt_convsearch-shard")
+        folder = scratch.path / name
+        yield folder
+        self.remove(name)
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.fs.put_file(str(path), self._at(f"{name}/{path.relative_to(folder).as_posix()}"))
 
     def local(self, name: str, files: dict[str, dict[str, Any]], *, build: str) -> Path:
         """A folder below as a local one: itself, or a copy in the cache, each file compared with its checksum.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import uuid
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -176,24 +174,6 @@ def test_a_run_that_was_killed_at_its_last_step_leaves_nothing_after_the_next_ca
     assert "records" not in index.storage.names()
     ShardedIndex(tmp_path / "x", passages_per_shard=3, overwrite=True).index(tied_docs(4))
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
-
-
-def test_what_a_killed_worker_left_of_a_shard_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an address a shard is made in the temporary folder first."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    for name in (f"convsearch-shard.tmp-{dead.pid}-0badcafe", f"convsearch-shard.tmp-{os.getppid()}-0badcafe", "own"):
-        (tmp_path / name / "shard").mkdir(parents=True)
-    storage = Storage("memory://left")
-    with storage.making("s") as folder:
-        folder.mkdir()
-        (folder / "a").write_bytes(b"x")
-    with pytest.raises(KeyError), storage.making("s") as folder:
-        raise KeyError
-    assert storage.read("s/a") == b"x"
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [f"convsearch-shard.tmp-{os.getppid()}-0badcafe", "own"]
 
 
 def test_a_full_disk_is_told_with_the_shard_and_the_same_call_goes_on(tmp_path, monkeypatch):
