@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,12 @@ def realdata() -> Path:
 
 
 @pytest.fixture(scope="session")
-def terrier() -> None:
+def terrier(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Start Terrier from the jars on disk, with no network; skipped where they are absent."""
     jars = sorted((SHARED / "jars").glob("*.jar"))
     if not jars:
         pytest.skip(f"Terrier's jars not found at {SHARED / 'jars'} (set CONVSEARCH_SHARED)")
-    home = Path(tempfile.mkdtemp(prefix="pyterrier-home-"))
+    home = tmp_path_factory.mktemp("pyterrier-home")
     for jar in jars:
         (home / jar.name).symlink_to(jar)
     os.environ.update(PYTERRIER_HOME=str(home), TERRIER_VERSION="5.11", TERRIER_HELPER_VERSION="0.0.8")

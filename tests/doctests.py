@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ def _on_the_desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("example")
         patch.chdir(place)
+        patch.setattr(tempfile, "tempdir", str(place))  # tempfile.mkdtemp() of an example
         sources = [example.source for example in item.dtest.examples if not example.options]
         item.dtest.globs.update(request.getfixturevalue("desk").set_for(sources, place))
         yield

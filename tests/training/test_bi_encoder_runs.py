@@ -136,6 +136,7 @@ def test_two_processes_train_as_one_of_twice_the_batch(collection: Any, tiny_ber
     options.pop("device")
     given = {**options, "pairs": str(pairs.path), "out": str(tmp_path / "two"), "batch_size": 4}
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    launch += ["--log-dir", str(tmp_path / "logs")]
     done = subprocess.run(
         [*launch, str(HERE / "run_training.py"), json.dumps(given)], capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
