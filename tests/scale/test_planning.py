@@ -96,12 +96,14 @@ def test_what_was_measured_up_to_a_size_tells_four_times_as_much():
     """The package's own figures up to 500,000 passages against its run of 2,000,000."""
     known = measured()
     part = {step: [run for run in runs if run["passages"] <= 500_000] for step, runs in known["runs"].items()}
-    plan = cs.scale.plan(2_000_000, cores=1, figures={**known, "runs": part})
+    plan = cs.scale.plan(2_000_000, dim=384, cores=1, figures={**known, "runs": part})
     index = next(run for run in known["runs"]["bm25_index"] if run["passages"] == 2_000_000)
     search = next(run for run in known["runs"]["bm25_search"] if run["passages"] == 2_000_000)
     assert plan["BM25", "disk"] == pytest.approx(index["bytes"] / 1e9, rel=0.01)
     assert plan["BM25", "search"] == pytest.approx(search["ms_per_query"], rel=0.03)
     assert plan["BM25", "indexing"] == pytest.approx(index["seconds"] / 3600, rel=0.2)
+    dense = next(run for run in known["runs"]["dense_search"] if run["passages"] == 2_000_000)
+    assert plan["dense, exact", "search"] == pytest.approx(dense["ms_per_query"], rel=0.03)
 
 
 def test_a_size_that_was_measured_is_not_extrapolated():
