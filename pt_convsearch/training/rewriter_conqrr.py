@@ -294,8 +294,9 @@ class RewardTrainer(Seq2SeqTrainer):
         """
         device = self.generator.model.device
         each = list(range(len(texts))) if each is None else each
-        if self.generator.seq2seq:
-            hidden, mask = self._read(texts) if read is None else read
+        read = self._read(texts) if read is None else read
+        if read is not None:
+            hidden, mask = read
             labels = _padded(written, -100, device)
             logits = model(encoder_outputs=(hidden[each],), attention_mask=mask[each], labels=labels).logits
         else:
