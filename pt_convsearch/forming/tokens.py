@@ -96,9 +96,7 @@ class Pieces:
     """
 
     def __init__(self, backend: Any) -> None:
-        self._tokenizer = type(backend).from_str(backend.to_str())
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._tokenizer = _untruncated(backend)
         self.special = self._tokenizer.num_special_tokens_to_add(False)
         kind = json.loads(backend.to_str()).get("pre_tokenizer") or {}
         self.adds_up = kind.get("type") == "BertPreTokenizer"
@@ -170,7 +168,15 @@ def identity(tokenizer: Any) -> Any:
 
 
 def _digest(backend: Any) -> str:
-    return hashlib.sha256(backend.to_str().encode()).hexdigest()
+    return hashlib.sha256(_untruncated(backend).to_str().encode()).hexdigest()
+
+
+def _untruncated(backend: Any) -> Any:
+    """A copy without truncation and padding: whoever used a tokenizer last has left theirs in it."""
+    copy = type(backend).from_str(backend.to_str())
+    copy.no_truncation()
+    copy.no_padding()
+    return copy
 
 
 def contents(tokenizer: Any) -> Any:

@@ -307,6 +307,11 @@ def test_minilm_by_name_and_by_object(minilm: str) -> None:
     one, other = (cs.form(cs.X, max_tokens=8, tokenizer=AutoTokenizer.from_pretrained(minilm)) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
+    # a tokenizer that was used keeps the truncation and padding of that call
+    one.tokenizer(["a b c d e f", "a"], truncation=True, max_length=4, padding=True)
+    assert one.tokenizer.backend_tokenizer.truncation is not None
+    assert one == other
+    assert hash(one) == hash(other)
 
 
 def test_a_question_that_ends_in_nothing_is_not_lost() -> None:
