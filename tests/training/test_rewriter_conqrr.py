@@ -190,12 +190,19 @@ def test_a_control_learns_from_gold_rewrites_alone(tmp_path: Path) -> None:
     assert "drawn_reward" not in (tmp_path / "o" / "dev_curve.jsonl").read_text(encoding="utf-8")
 
 
+def untrained(kind: str, tmp_path: Path) -> RewardTrainer:
+    """A trainer that knows its model and nothing else."""
+    model = tiny_t5(tmp_path / "m") if kind == "t5" else tiny_gpt2(tmp_path / "m")
+    trainer = RewardTrainer.__new__(RewardTrainer)
+    trainer.generator = cs.Rewriter(model, max_new_tokens=6, device="cpu").generator()
+    trainer.max_input_length = 40
+    return trainer
+
+
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
 def test_inputs_are_read_once_for_all_that_is_written_for_them(kind: str, tmp_path: Path) -> None:
-    model = tiny_t5(tmp_path / "m") if kind == "t5" else tiny_gpt2(tmp_path / "m")
-    generator = cs.Rewriter(model, max_new_tokens=6, device="cpu").generator()
-    trainer = RewardTrainer.__new__(RewardTrainer)
-    trainer.generator, trainer.max_input_length = generator, 40
+    trainer = untrained(kind, tmp_path)
+    generator = trainer.generator
     texts, written, each = ["w1 w2 w3 w4", "w5"], [[7, 8, 1], [9, 1], [8, 1]], [1, 0, 1]
     with torch.no_grad():
         found = trainer._log_probabilities(generator.model, texts, written, each=each, read=trainer._read(texts))
@@ -206,10 +213,8 @@ def test_inputs_are_read_once_for_all_that_is_written_for_them(kind: str, tmp_pa
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
 def test_log_probabilities_against_brute_force(kind: str, tmp_path: Path) -> None:
-    model = tiny_t5(tmp_path / "m") if kind == "t5" else tiny_gpt2(tmp_path / "m")
-    generator = cs.Rewriter(model, max_new_tokens=6, device="cpu").generator()
-    trainer = RewardTrainer.__new__(RewardTrainer)
-    trainer.generator, trainer.max_input_length = generator, 40
+    trainer = untrained(kind, tmp_path)
+    generator = trainer.generator
     texts, written = ["w1 w2 w3 w4", "w5"], [[7, 8, 1], [9, 1]]
     with torch.no_grad():
         found = trainer._log_probabilities(generator.model, texts, written)
