@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import logging
 import os
@@ -17,6 +16,7 @@ import pyterrier as pt
 
 from .._files import alone, clear, clear_unfinished, json_or_none, put, write_json
 from ..topics.checks import as_ids, first_three
+from ..topics.frames import frames_of
 from .docnos import write_docnos
 from .encoder import normalized
 from .stages import DocEncoder, check_finite, check_texts, stacked
@@ -287,8 +287,7 @@ def _blocks(inp: Iterable[dict[str, Any]] | pd.DataFrame, *, verbose: bool) -> I
     if isinstance(inp, pd.DataFrame):
         frames: Iterator[pd.DataFrame] = (inp.iloc[start : start + BLOCK] for start in range(0, len(inp), BLOCK))
     else:
-        records = iter(inp)
-        frames = (pd.DataFrame(block) for block in iter(lambda: list(itertools.islice(records, BLOCK)), []))
+        frames = frames_of(inp, BLOCK)
     with tqdm(desc="indexing", unit="passage", disable=not verbose) as bar:
         for frame in frames:
             if "docno" not in frame.columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,16 @@ def write_docnos(docnos: list[str], path: Path) -> None:
     for docno, read in zip(docnos, read_docnos(Lookup(path)), strict=True):
         if docno != read:
             raise ValueError(f"docno {docno!r} cannot be stored: it is read back as {read!r}")
+
+
+def numbers_of_docnos(lookup: Lookup, docnos: Iterable[str]) -> np.ndarray:
+    """The numbers of docnos, -1 for those that are not there: int64 of shape (docnos,)."""
+    keys = [docno.encode("utf-8", "surrogatepass") for docno in docnos]
+    if not keys or not len(lookup):
+        return np.full(len(keys), -1, dtype=np.int64)
+    numbers = np.asarray(lookup.inv[np.array(keys, dtype="S")]).astype(np.int64)
+    numbers[[key.endswith(b"\0") for key in keys]] = -1  # numpy drops what pads its fixed width
+    return numbers
 
 
 def read_docnos(lookup: Lookup) -> Iterator[str]:

@@ -18,7 +18,7 @@ from .._contents import index_contents
 from .._encoders import check_encoder, query_side
 from .._files import json_or_none
 from .building import DenseIndexer
-from .docnos import read_docnos
+from .docnos import numbers_of_docnos, read_docnos
 from .encoder import BiEncoder
 from .lookup import DenseScorer, VecLoader
 from .retriever import DenseRetriever
@@ -228,11 +228,9 @@ class DenseIndex(FlexIndex):
         Raises:
             ValueError: a docno that is not in the index; the message names the first three.
         """
-        if len(docnos) == 0:
-            return np.empty(0, dtype=np.int64)
-        keys = np.array([str(docno).encode("utf-8", "surrogatepass") for docno in docnos], dtype="S")
-        numbers = np.asarray(self.docnos().inv[keys]).astype(np.int64) if len(self) else np.full(len(keys), -1)
-        unknown = docnos[numbers < 0].astype(str).drop_duplicates().tolist()
+        wanted = [str(docno) for docno in docnos]
+        numbers = numbers_of_docnos(self.docnos(), wanted)
+        unknown = list(dict.fromkeys(docno for docno, number in zip(wanted, numbers, strict=True) if number < 0))
         if unknown:
             from ..topics.checks import first_three
 

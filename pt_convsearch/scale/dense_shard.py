@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ..dense.docnos import numbers_of_docnos
 from ..dense.index import DenseIndex
 from ..dense.search import approximate, candidates, dot_products
 from .manifest import read_manifest
@@ -60,10 +61,7 @@ class DenseShard:
         return pa.array(self.index.docnos_of(numbers), type=pa.large_string())
 
     def find(self, docnos: list[str]) -> np.ndarray:
-        if not len(self.index) or not docnos:
-            return np.full(len(docnos), -1, dtype=np.int64)
-        keys = np.array([docno.encode("utf-8", "surrogatepass") for docno in docnos], dtype="S")
-        return np.asarray(self.index.docnos().inv[keys]).astype(np.int64)
+        return numbers_of_docnos(self.index.docnos(), docnos)
 
     def vectors(self, numbers: np.ndarray) -> np.ndarray:
         return np.asarray(self.index.vectors[numbers])

@@ -16,6 +16,7 @@ import pyterrier as pt
 
 from .._files import PathLike
 from .._stage import Stage
+from ..topics.frames import frames_of
 from .cluster import connect, first_line, plain_errors
 from .frames import frame_bytes, frame_from_bytes
 from .storage import Storage
@@ -135,9 +136,7 @@ class OnRay(Stage):
         return pd.concat([result for _, result in filled], ignore_index=not kept)
 
     def transform_iter(self, inp: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        rows = iter(inp)
-        frames = (pd.DataFrame(block) for block in iter(lambda: list(itertools.islice(rows, self.batch_size)), []))
-        for result in self._results(frames, None):
+        for result in self._results(frames_of(inp, self.batch_size), None):
             yield from result.to_dict("records")  # type: ignore[misc]
 
     def _results(self, parts: Iterator[pd.DataFrame], total: int | None) -> Iterator[pd.DataFrame]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import io
-import itertools
 import json
 import os
 import pickle
@@ -17,6 +16,7 @@ import pandas as pd
 
 from .._files import PathLike
 from ..topics.checks import as_ids, first_three
+from ..topics.frames import frames_of
 from .storage import Storage, is_remote
 
 _JSON = (".jsonl", ".ndjson", ".json")
@@ -170,8 +170,7 @@ def blocks(
     if isinstance(records, pd.DataFrame):
         frames = (records.iloc[start : start + size] for start in range(0, len(records), size))
     else:
-        stream = iter(records)
-        frames = (pd.DataFrame(block) for block in iter(lambda: list(itertools.islice(stream, size)), []))
+        frames = frames_of(records, size)
     for number, frame in enumerate(frames):
         for column in ("docno", fields[-1]):
             if column not in frame.columns:

@@ -1,11 +1,15 @@
-"""Topics from a frame that holds histories in a shape of its own."""
+"""Frames: topics from one that holds histories in a shape of its own, and frames from a stream of rows."""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pandas as pd
 
 from pt_convsearch.topics.checks import as_ids
-from pt_convsearch.topics.messages import Roles
+from pt_convsearch.topics.messages import Roles, clean_text
 from pt_convsearch.topics.validation import histories, validate
 
 
@@ -64,3 +68,28 @@ def from_frame(
             [messages[:-1] for messages in frame["qhistory"]], dtype=object, index=frame.index
         )
     return validate(frame)
+
+
+def frames_of(rows: Iterable[dict[str, Any]], size: int) -> Iterator[pd.DataFrame]:
+    """Frames of ``size`` rows each, the last one of what is left.
+
+    Half of a surrogate pair (a broken emoji), which pandas' strings cannot hold, becomes U+FFFD in a text.
+
+    Raises:
+        ValueError: an id (``qid``, ``docno``) that holds one.
+    """
+    stream = iter(rows)
+    for block in iter(lambda: list(itertools.islice(stream, size)), []):
+        try:
+            yield pd.DataFrame(block)
+        except UnicodeEncodeError:
+            yield pd.DataFrame([{name: _clean(name, value) for name, value in row.items()} for row in block])
+
+
+def _clean(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    clean = clean_text(value)
+    if clean != value and name in ("qid", "docno"):
+        raise ValueError(f"{name} {value!r} is no valid Unicode (a lone surrogate): replace it")
+    return clean

@@ -194,6 +194,7 @@ def test_a_damaged_index_says_so(encoder: cs.BiEncoder, tmp_path: Path) -> None:
         ([{"docno": None, "text": "x"}], "'docno'"),
         ([{"docno": "", "text": "x"}], "empty id"),
         ([{"docno": "a\0", "text": "x"}], "NUL"),
+        ([{"docno": "a\ud800", "text": "x"}], "lone surrogate"),
         ([{"docno": "a", "doc_vec": np.array([1.0, np.nan])}], "passage docno 'a' holds NaN"),
         ([{"docno": "a", "doc_vec": np.ones(2)}, {"docno": "b", "doc_vec": np.ones(3)}], r"\[2, 3\] dimensions"),
     ],
@@ -202,6 +203,19 @@ def test_what_cannot_be_indexed_is_named(encoder: cs.BiEncoder, tmp_path: Path, 
     with pytest.raises(ValueError, match=said):
         cs.DenseIndex(tmp_path / "x.flex", encoder).index(corpus)
     assert not (tmp_path / "x.flex").exists()
+
+
+def test_half_an_emoji_in_a_text_is_replaced(encoder: cs.BiEncoder, tmp_path: Path) -> None:
+    index = cs.DenseIndex(tmp_path / "x", encoder).index([{"docno": "a", "text": "dune \ud83d"}])
+    expected = cs.DenseIndex(tmp_path / "y", encoder).index([{"docno": "a", "text": "dune \ufffd"}])
+    assert np.array_equal(index.vectors, expected.vectors)
+
+
+@pytest.mark.parametrize("docno", ["d0\0", "\0", "", "d", "d00", "d0\ud800"])
+def test_docnos_that_resemble_others_are_not_there(encoder: cs.BiEncoder, tmp_path: Path, docno: str) -> None:
+    index = cs.DenseIndex(tmp_path / "x", encoder).index(many(3))
+    with pytest.raises(ValueError, match="1 docnos are not in the index"):
+        index.numbers_of(pd.Series([docno, "d0"], dtype=object))
 
 
 def test_repeats_are_noticed_across_blocks(
