@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ WITH_EXAMPLES = [page for page in sorted(PAGES.rglob("*.md")) if ">>>" in page.r
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
-def test_examples_of_pages(page: Path) -> None:
+def test_examples_of_pages(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # tempfile.mkdtemp() of an example
     test = doctest.DocTestParser().get_doctest(examples(page), {}, page.name, str(page), 0)
     assert test.examples
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)

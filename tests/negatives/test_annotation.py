@@ -151,7 +151,6 @@ def test_sheets_that_cannot_be_read(tmp_path: Path, data: bytes, named: str) -> 
 
 
 def test_the_widget_saves_each_answer(samplers: dict[str, Any], tmp_path: Path) -> None:
-    pytest.importorskip("ipywidgets")
     path = tmp_path / "sheet.csv"
     cs.annotation_sheet(samplers, path, num_items=2)
     box = cs.annotation_widget(path)
