@@ -1,4 +1,4 @@
-"""BM25 on queries of conversation length: ours beside bm25s, PISA and Terrier, in turn, text in, data frame out.
+"""BM25 on queries of conversation length: ours, bm25s, PISA, Terrier, Lucene (Anserini) in turn, text in, frame out.
 
     python experiments/bench/bm25.py --docs 200000 --terms 6,100,250,470 --k 100 --out bm25.csv
 
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyterrier as pt
 
 import pt_convsearch as cs
 from pt_convsearch._results import results_frame
@@ -31,7 +32,7 @@ from pt_convsearch.lexical.analysis import LUCENE_STOPWORDS
 from pt_convsearch.lexical.pisa import quiet_stdout
 
 K1, B = 0.9, 0.4
-ENGINES = ("ours", "ours-2-threads", "bm25s", "pisa", "pisa-bmw", "terrier")
+ENGINES = ("ours", "ours-2-threads", "bm25s", "pisa", "pisa-bmw", "terrier", "anserini")
 
 
 class Zipf:
@@ -111,15 +112,30 @@ def build(name: str, texts: list[str], folder: Path, k: int) -> tuple[Callable[[
         with quiet_stdout():
             retriever = index.bm25(k1=K1, b=B, num_results=k, query_algorithm=algorithm, query_weighted=True)
     elif name == "terrier":
-        import pyterrier as pt
-
         ref = pt.IterDictIndexer(str(folder / "terrier"), stemmer=None, stopwords=None).index(docs)
         retriever = pt.terrier.Retriever(
             ref, wmodel="BM25", num_results=k, controls={"bm25.k_1": str(K1), "bm25.b": str(B)}
         )
+    elif name == "anserini":
+        retriever = _anserini(texts, folder / "lucene", k)
     else:
         raise SystemExit(f"unknown engine {name!r}: one of {', '.join(ENGINES)}")
     return retriever, time.perf_counter() - start
+
+
+def _anserini(texts: list[str], folder: Path, k: int) -> pt.Transformer:
+    from pyserini.analysis import get_lucene_analyzer
+    from pyserini.index.lucene import LuceneIndexer
+    from pyserini.search.lucene import LuceneSearcher
+
+    indexer = LuceneIndexer(str(folder), args=["-index", str(folder), "-stemmer", "none", "-keepStopwords"])
+    for start in range(0, len(texts), 10_000):
+        block = texts[start : start + 10_000]
+        indexer.add_batch_dict([{"id": f"d{start + i}", "contents": text} for i, text in enumerate(block)])
+    indexer.close()
+    searcher = LuceneSearcher(str(folder))
+    searcher.set_analyzer(get_lucene_analyzer(stemming=False, stopwords=False))
+    return cs.bm25(searcher, num_results=k, k1=K1, b=B)
 
 
 def _bm25s(texts: list[str], k: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -219,7 +235,7 @@ def cell(
         rows.append({"engine": name, "what": kind, "terms": terms, "value": value / own, "unit": "ratio to ours"})
         print(f"    {name:15} {value:9.3f} {value / own:7.2f}")
     index = cs.BM25Index(folder / "ours") if (folder / "ours").exists() else None
-    pairs = [("ours", "bm25s", found.get("ours"))]
+    pairs = [("ours", other, found.get("ours")) for other in ("bm25s", "anserini")]
     if index is not None and "pisa" in found:
         pairs.append(("ours-robertson", "pisa", index.bm25(num_results=k, k1=K1, b=B, idf="robertson")(topics)))
     for own_name, other, results in pairs:

@@ -20,12 +20,14 @@ class AnseriniRetriever(Engine):
     ``rank``.
 
     Args:
-        index: a ``pyserini.search.lucene.LuceneSearcher`` or the path of a Lucene index.
+        index: the path of a Lucene index, or a ``pyserini.search.lucene.LuceneSearcher``, which keeps the analyzer and
+            the language it was given and gets k1 and b from here; its Java object stays in this process.
         num_results, k1, b, threads: as in :class:`BM25Retriever`.
 
     Raises:
         ImportError: pyserini is not installed (it needs Java 21 or newer).
         ValueError: see :class:`BM25Retriever`.
+        TypeError: pickled with a searcher (for other processes, give the path).
 
     Example:
         ``cs.form(cs.X) >> cs.bm25("passages.lucene", num_results=100)``
@@ -36,12 +38,13 @@ class AnseriniRetriever(Engine):
     ) -> None:
         require("pyserini", step="the Anserini engine", install="pyserini")
         self.index = str(getattr(index, "index_dir", index))
+        self.searcher = index if hasattr(index, "index_dir") else None
         self.num_results = num_results
         self.k1 = k1
         self.b = b
         self.threads = threads
         self._check_options()
-        self._searcher: Any = None
+        self._searcher: Any = self.searcher
 
     def _ready(self) -> Any:
         if self._searcher is None:
@@ -80,5 +83,16 @@ class AnseriniRetriever(Engine):
             found = [by_name.get(name, []) for name in names]
         return [([hit.docid for hit in hits], [hit.score for hit in hits]) for hits in found]
 
+    def _identity(self) -> tuple[Any, ...]:
+        told = () if self.searcher is None else (("searcher", id(self.searcher)),)  # what it was told cannot be read
+        return (*super()._identity(), *told)
+
     def __getstate__(self) -> dict[str, Any]:
+        if self.searcher is not None:
+            raise TypeError(f"a LuceneSearcher lives in one process: give the path, cs.bm25({self.index!r})")
         return {**self.__dict__, "_searcher": None}
+
+    def __copy__(self) -> AnseriniRetriever:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied

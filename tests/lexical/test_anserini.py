@@ -97,6 +97,21 @@ def test_weights(lucene_index):
     assert ASKED[-1] == ("search", wanted, 1000)
 
 
+def test_a_searcher_keeps_what_it_was_told(lucene_index):
+    """Its analyzer and language are set on the object: it is the one that is asked, a cutoff's copy too."""
+    searcher = Searcher(str(lucene_index))
+    asked = []
+    searcher.batch_search = lambda queries, qids, k, threads: asked.append((queries, k)) or {}
+    frame = pd.DataFrame({"qid": ["a"], "query": ["chien"]})
+    retriever = cs.lexical.AnseriniRetriever(searcher, num_results=5)
+    retriever(frame)
+    (retriever % 2).compile()(frame)
+    assert asked == [(["chien"], 5), (["chien"], 2)]
+    assert retriever != cs.lexical.AnseriniRetriever(lucene_index, num_results=5)
+    with pytest.raises(TypeError, match="give the path"):
+        pickle.dumps(retriever)
+
+
 def test_an_index_that_is_not_there(lucene_index):
     with pytest.raises(FileNotFoundError, match="Lucene"):
         cs.lexical.AnseriniRetriever(lucene_index / "nothing")(pd.DataFrame({"qid": ["1"], "query": ["x"]}))
