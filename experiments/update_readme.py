@@ -23,6 +23,8 @@ from typing import Any
 
 import pandas as pd
 
+from pt_convsearch._files import writing_text
+
 HERE = Path(__file__).resolve().parent
 MARKER = re.compile(
     r"(<!-- (?P<kind>table|speed|scale|text): (?P<source>\S+)(?P<measures>.*?) -->\n).*?(<!-- /table -->)", re.DOTALL
@@ -134,7 +136,8 @@ def main() -> int:
         if check:
             print(f"{page.relative_to(top)} differs from experiments/results")
         else:
-            page.write_text(new, encoding="utf-8")
+            with writing_text(page) as handle:
+                handle.write(new)
     return stale if check else 0
 
 

@@ -88,7 +88,10 @@ def keep(path: Path, figures: dict[str, list[dict[str, Any]]], note: str = "") -
         known["runs"][name] = sorted([*old, *rows], key=lambda row: row["passages"])
     said = machine() + (f"; {note}" if note else "")
     known = {"machine": said, "when": time.strftime("%Y-%m-%d"), "runs": known["runs"]}
-    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    from pt_convsearch._files import writing_text
+
+    with writing_text(path) as handle:  # rows of other runs are nowhere else
+        handle.write(json.dumps(known, indent=1) + "\n")
 
 
 def child(step: str, size: Any, folder: str) -> dict[str, list[dict[str, Any]]]:
