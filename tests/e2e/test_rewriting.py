@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -111,10 +112,10 @@ def test_the_reward_s_share_of_a_rise_is_tested_against_a_control(run: tuple[Pat
 
 def test_conversations_that_were_tested_before_are_left_out(script: Any) -> None:
     read = script.Data.read
-    options = script.argparse.Namespace(dataset="testbed", conversations="3,2,4", skip=0, quick=False)
+    options = argparse.Namespace(dataset="testbed", conversations="3,2,4", skip=0, quick=False)
     whole = read(options).whole["conversation_id"].unique()
     assert len(whole) == 4
-    fresh = read(script.argparse.Namespace(**{**vars(options), "skip": 3}))
+    fresh = read(argparse.Namespace(**{**vars(options), "skip": 3}))
     assert fresh.whole["conversation_id"].unique()[0] == whole[3]  # 3 + 2 + 3 before it in both
     assert not set(whole[:3]) & set(fresh.whole["conversation_id"])
     assert set(fresh.topics) == {"train", "dev", "test"}

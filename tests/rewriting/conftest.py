@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+
+from .stub_server import Stub
 
 WORDS = [f"w{number}" for number in range(60)]
 MARKS = ["<pad>", "</s>", "<unk>", "|||", "go"]
@@ -92,5 +95,26 @@ def topics() -> pd.DataFrame:
             "qhistory": [[], history[:2], history, [said("user", "w20 w21 w22"), said("assistant", "w23")]],
             "qrewrite": ["w1 w2", "w6 w1", "w8 w9 w3", "w6 w20"],
             "tags": [["x"], [], ["y", "z"], ["x"]],
+        }
+    )
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    found = Stub()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture
+def log() -> pd.DataFrame:
+    history = [said("user", "Who wrote Dune?"), said("assistant", "Frank Herbert\nwrote it.")]
+    return pd.DataFrame(
+        {
+            "qid": ["c_1", "c_2", "d_2"],
+            "query": ["Who wrote Dune?", "When was it {history} published?", "And the film?"],
+            "qhistory": [[], history, history],
+            "tags": [["x"], [], ["y"]],
         }
     )
