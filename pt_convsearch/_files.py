@@ -49,6 +49,18 @@ def written(path: PathLike) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_folder(path: PathLike, option: str) -> None:
+    """Said before the work begins: ``path`` is a folder or can become one.
+
+    Raises:
+        ValueError: it is a file, or lies below one.
+    """
+    path = Path(path)
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {there} is a file: name a folder")
+
+
 def no_address(path: PathLike) -> Path:
     """The path of a folder or file here.
 

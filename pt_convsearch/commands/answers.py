@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pt_convsearch._files import check_folder, writing_text, written
 from pt_convsearch.commands._answers_log import (
     all_rewritten,
     groups_of_log,
@@ -131,8 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"[{time.perf_counter() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise ValueError(f"--out {arguments.out} is a file: name a folder")
+    check_folder(arguments.out, "--out")
     if arguments.out.resolve() == arguments.conversations.resolve():
         raise ValueError(f"--out {arguments.out} is the folder of the log: name another one")
     say(f"reading {arguments.conversations.name}; libraries are loaded meanwhile, which takes a while the first time")
@@ -186,8 +186,10 @@ def run(arguments: argparse.Namespace) -> int:
     study.write(arguments.out, settings=settings, timings=timings)
     text = "\n\n".join(report(study, names, list(forms), groups, "text", notes))
     with_markup = "\n\n".join(report(study, names, list(forms), groups, "markdown", notes))
-    (arguments.out / "table.md").write_text(with_markup + "\n", encoding="utf-8")
-    figure(study, names[-1], groups).savefig(arguments.out / "answers.png", dpi=150)
+    with writing_text(arguments.out / "table.md") as handle:
+        handle.write(with_markup + "\n")
+    with written(arguments.out / "answers.png") as temporary:
+        figure(study, names[-1], groups).savefig(temporary, dpi=150, format="png")
     print(text)
     print(f"\nWritten to {arguments.out}: answers.png, results.csv, results.json, table.md")
     say(f"done ({cs.__name__} {cs.__version__})")

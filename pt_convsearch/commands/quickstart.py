@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pt_convsearch._files import check_folder, written
+
 if TYPE_CHECKING:
     from pt_convsearch.evaluation.study import Engine
 
@@ -42,8 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"[{time.perf_counter() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise ValueError(f"--out {arguments.out} is a file: name a folder")
+    check_folder(arguments.out, "--out")
     if arguments.size < 1:
         raise ValueError(f"--size {arguments.size} conversations: give at least 1")
     began = time.perf_counter()
@@ -75,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     study.write(arguments.out, settings=settings, timings=timings)
     shown = [f"{engine.name} {form}" for engine in engines for form in ("X_t", "X_t\\q_t", "q_t")]
     figure = plots.bars(study.table.loc[shown], measure=R @ 10)
-    figure.savefig(arguments.out / "shortcut.png", dpi=150)
+    with written(arguments.out / "shortcut.png") as temporary:
+        figure.savefig(temporary, dpi=150, format="png")
 
     print(cs.render(study.table, "text"))
     print()

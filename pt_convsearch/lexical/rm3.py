@@ -10,14 +10,13 @@ import pandas as pd
 import pyterrier as pt
 
 from .._stage import Stage
-from ..topics.checks import first_three
+from ..topics.checks import first_three, topic_columns
 from .queries import lexical_queries
 
 if TYPE_CHECKING:
     from .index import BM25Index
 
 SMALL = 100  # documents below which no term is too frequent to be a feedback term
-TOPIC_COLUMNS = ("conversation_id", "turn_number", "answer")  # of the topics frame, beside those that begin with q
 
 
 class RM3(Stage):
@@ -43,7 +42,7 @@ class RM3(Stage):
         original_query_weight: from 0 (feedback alone) to 1 (the query alone).
 
     Raises:
-        ValueError: an option out of range, a score that is no number, or a docno that the index does not have.
+        ValueError: an option out of range, a score that is no finite number, or a docno that the index does not have.
 
     Example:
         ``index.bm25(num_results=10) >> index.rm3(fb_docs=10, fb_terms=10, original_query_weight=0.5) >> index.bm25()``
@@ -75,8 +74,7 @@ class RM3(Stage):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         self._check_options()  # GridScan sets attributes
         pt.validate.columns(inp, includes=["qid", "docno", "score", "rank"], context=self)
-        kept = [name for name in inp.columns if name[0] == "q" or name in TOPIC_COLUMNS]
-        first = inp[kept].groupby("qid", sort=False).head(1).reset_index(drop=True)
+        first = inp[topic_columns(inp)].groupby("qid", sort=False).head(1).reset_index(drop=True)
         topics, queries = lexical_queries(first, context=self)
         if len(topics) == 0:
             return topics.assign(query_toks=pd.Series([], dtype=object))
@@ -84,9 +82,10 @@ class RM3(Stage):
         best = inp.sort_values("rank", kind="stable").groupby("qid", sort=False).head(int(self.fb_docs))
         rows = np.array([row_of[qid] for qid in best["qid"]])
         order = np.argsort(rows, kind="stable")
-        unscored = best["score"].isna().to_numpy()
+        unscored = ~np.isfinite(best["score"].to_numpy(dtype=np.float64, na_value=np.nan))
         if unscored.any():
-            raise ValueError(f"score of qid {first_three(best['qid'][unscored].unique())} is NaN: RM3 weighs by scores")
+            qids = first_three(best["qid"][unscored].unique())
+            raise ValueError(f"score of qid {qids} is NaN or infinite: RM3 weighs by scores")
         feedback = self._feedback(
             rows[order], best["docno"].to_numpy()[order], best["score"].to_numpy(np.float64)[order]
         )

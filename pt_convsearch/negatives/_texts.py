@@ -203,6 +203,8 @@ class TextStore:
 
 def _documents(corpus: Any) -> Iterator[dict[str, Any]]:
     if isinstance(corpus, pd.DataFrame):
+        if "docno" not in corpus.columns:
+            raise ValueError(f"the corpus has no column 'docno', but {first_three(corpus.columns)}")
         frame = corpus.assign(docno=as_ids(corpus["docno"], "docno"))
         return (
             dict(zip(map(str, frame.columns), row, strict=True)) for row in frame.itertuples(index=False, name=None)

@@ -11,7 +11,7 @@ import pyterrier as pt
 
 from .._results import results_frame
 from .._stage import Stage
-from ..topics.checks import as_ids, check_queries
+from ..topics.checks import as_ids, check_queries, topic_columns
 
 
 class _Fusion(Stage):
@@ -190,8 +190,7 @@ def _topics(inp: pd.DataFrame, stage: pt.Transformer) -> pd.DataFrame:
     if "docno" not in inp.columns:
         return check_queries(inp, context=stage).reset_index(drop=True)
     pt.validate.result_frame(inp, ["query"], context=stage)
-    columns = [column for column in inp.columns if column == "qid" or column.startswith("q")]
-    return check_queries(inp[columns][~inp["qid"].duplicated()], context=stage).reset_index(drop=True)
+    return check_queries(inp[topic_columns(inp)][~inp["qid"].duplicated()], context=stage).reset_index(drop=True)
 
 
 def _branch(found: pd.DataFrame, place: dict[str, int], pipeline: pt.Transformer) -> pd.DataFrame:

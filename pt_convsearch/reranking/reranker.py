@@ -17,8 +17,7 @@ from .._stage import Stage
 from ..dense.encoder import titled
 from ..dense.encoding import _batches
 from ..forming import Parts, form as make_form
-from ..lexical.rm3 import TOPIC_COLUMNS
-from ..topics.checks import as_ids, first_three
+from ..topics.checks import as_ids, first_three, topic_columns
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +102,7 @@ class Reranker(Stage):
         if self.form is None:
             found = frame["query"]
         else:
-            kept = [name for name in frame.columns if str(name).startswith("q") or name in TOPIC_COLUMNS]
-            topics = frame[kept][~frame["qid"].duplicated()].reset_index(drop=True)
+            topics = frame[topic_columns(frame)][~frame["qid"].duplicated()].reset_index(drop=True)
             formed = self.form.transform(topics)
             found = frame["qid"].map(dict(zip(formed["qid"], formed["query"], strict=True)))
         wrong = np.array([not isinstance(query, str) for query in found])

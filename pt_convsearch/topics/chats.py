@@ -139,6 +139,9 @@ def _together(log: Iterator[Any]) -> Iterator[Any]:
                 "its conversation (its field has another name? cs.topics.read(path, columns={'theirs': "
                 "'conversation_id'}) renames it)"
             )
+        if isinstance(name, list | dict):
+            kind = type(name).__name__
+            raise ValueError(f"message {number} of the log: its conversation_id is a {kind}, which is no id")
         found.setdefault(name, {**message, "id": name, "messages": []})["messages"].append(message)
     return iter(found.values())
 

@@ -8,6 +8,9 @@ from typing import Any
 import pandas as pd
 import pyterrier as pt
 
+#: of the topics frame, beside the columns that begin with q
+_OF_TOPICS = ("conversation_id", "turn_number", "answer")
+
 
 def as_ids(values: pd.Series, column: str) -> pd.Series:
     """Ids as str: 3 and 3.0 become "3", "007" and "NA" stay as they are.
@@ -52,6 +55,12 @@ def first_three(values: Any) -> str:
     """'a', 'b', 'c' … for a message."""
     values = list(values)
     return ", ".join(repr(value) for value in values[:3]) + (" …" if len(values) > 3 else "")
+
+
+def topic_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns of a frame of results that belong to its topics: those that begin with q, and what a topics frame
+    has beside them."""
+    return [name for name in frame.columns if str(name).startswith("q") or name in _OF_TOPICS]
 
 
 def check_queries(frame: pd.DataFrame, *, context: pt.Transformer | None = None) -> pd.DataFrame:

@@ -91,8 +91,9 @@ def cross_validate(
         the run over all folds, and what was chosen.
 
     Raises:
-        ValueError: fewer folds than are needed, a question in two folds or in none, several candidates without dev
-            folds, a candidate that gives NaN, or ``out`` belongs to other folds, topics or judgments.
+        ValueError: fewer folds than are needed, a question in two folds or in none, two folds of one name, judgments
+            without qid, docno or label, several candidates without dev folds, a candidate that gives NaN, a system
+            that ranks what was not asked, or ``out`` belongs to other folds, topics or judgments.
 
     Example:
         >>> data = cs.dataset("dl-hard/doc")                                                     # doctest: +SKIP
@@ -106,6 +107,7 @@ def cross_validate(
         one to select on, one to test on.
     """
     topics = check_queries(topics).reset_index(drop=True)
+    judgments(qrels)  # what is wrong with them is said before anything is trained
     qrels = qrels.assign(qid=as_ids(qrels["qid"], "qid"))
     named = _folds(folds, topics)
     if dev_folds < 0 or len(named) < dev_folds + 2:
@@ -144,8 +146,10 @@ def _folds(folds: Mapping[Any, Sequence[str]] | str, topics: pd.DataFrame) -> di
         missing = topics["qid"][topics[folds].isna()]
         if len(missing):
             raise ValueError(f"qid {first_three(missing)} is in no fold")
-        return {str(name): part["qid"].tolist() for name, part in topics.groupby(folds, sort=True)}
+        folds = {name: part["qid"].tolist() for name, part in topics.groupby(folds, sort=True)}
     found = {str(name): [str(qid) for qid in qids] for name, qids in folds.items()}
+    if len(found) < len(folds):
+        raise ValueError(f"two folds have the same name in {first_three(folds)}: give each one of its own")
     of: dict[str, str] = {}
     for name, qids in found.items():
         for qid in qids:
@@ -201,7 +205,11 @@ def _turn(make: Callable[..., Any], split: Split, measure: Any, dev_folds: int) 
     chosen = max(candidates, key=lambda name: values[name]) if len(candidates) > 1 else next(iter(candidates))
     logger.info("turn %d (test fold %s): %s, %s", split.number, split.test_fold, chosen, values)
     run = candidates[chosen].transform(split.test)
+    pt.validate.columns(run, includes=_RUN_COLUMNS, context=candidates[chosen])
     run = run.assign(qid=as_ids(run["qid"], "qid"), docno=as_ids(run["docno"], "docno"))[_RUN_COLUMNS]
+    other = run["qid"][~run["qid"].isin(split.test["qid"])]
+    if len(other):
+        raise ValueError(f"{chosen} ranks for qid {first_three(other.unique())}, which was not asked")
     table = pd.DataFrame(
         [
             (split.number, split.test_fold, ", ".join(split.dev_folds), name, value, name == chosen)

@@ -86,6 +86,7 @@ def test_one_conversation_and_places_that_will_not_do(tmp_path: Path, capsys: py
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for options, said in (
         (["--out", str(tmp_path / "file")], "is a file: name a folder"),
+        (["--out", str(tmp_path / "file" / "below" / "it")], "is a file: name a folder"),
         (["--out", str(tmp_path / "none"), "--size", "0"], "--size 0 conversations: give at least 1"),
     ):
         assert main([*given, *options]) == 2

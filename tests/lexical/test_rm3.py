@@ -47,8 +47,9 @@ def test_scores_below_zero_say_nothing(index):
     assert below["query_toks"][0] == pytest.approx({"dune": 1 / 3, "spice": 1 / 6})
     mixed = index.rm3(original_query_weight=0.0)(results(("1", "d1", 6.0, 0), ("1", "d2", -2.0, 1)))
     assert mixed["query_toks"][0] == pytest.approx({"spice": 3 / 5, "sand": 1 / 5, "worm": 1 / 5})
-    with pytest.raises(ValueError, match="score of qid '1' is NaN"):
-        index.rm3()(results(("1", "d1", 6.0, 0), ("1", "d2", float("nan"), 1)))
+    for none in (float("nan"), float("inf"), float("-inf")):
+        with pytest.raises(ValueError, match="score of qid '1' is NaN or infinite"):
+            index.rm3()(results(("1", "d1", 6.0, 0), ("1", "d2", none, 1)))
 
 
 def test_pruned_as_in_anserini(index):

@@ -63,6 +63,14 @@ def test_topic_columns_come_back_as_they_went_in() -> None:
     assert fused["turn_number"].tolist() == [1, 1, 1, 2]
 
 
+def test_topic_columns_survive_where_results_are_fused_again() -> None:
+    """What belongs to a passage goes, what belongs to the question stays."""
+    results = A(TOPICS.assign(conversation_id="c", answer=["x", "y"])).assign(text="of the passage")
+    fused = cs.rrf(pt.apply.generic(lambda _: results[["qid", "docno", "score"]]), pt.RankCutoff(1))(results)
+    assert {"conversation_id", "turn_number", "answer", "qhistory"} <= set(fused.columns)
+    assert fused["answer"].tolist() == ["x", "x", "y"]
+
+
 def test_ties_keep_the_order_of_the_first_branch() -> None:
     one = Branch([("1", "x", 2.0), ("1", "y", 1.0)], "one")
     other = Branch([("1", "y", 2.0), ("1", "x", 1.0)], "other")

@@ -148,6 +148,8 @@ def test_single_messages_are_brought_together() -> None:
         assert topics["qhistory"][1] == [
             {"role": "user", "content": "one"}, {"role": "assistant", "content": "eins", "docno": "d1"}
         ]  # fmt: skip
+    with pytest.raises(ValueError, match="message 5 of the log: its conversation_id is a list, which is no id"):
+        cs.topics.from_messages([*messages, {"conversation_id": ["a"], "role": "user", "content": "x"}])
     with pytest.raises(ValueError, match="message 5 of the log says no conversation_id"):
         cs.topics.from_messages([*messages, {"role": "user", "content": "whose?"}])
 

@@ -35,6 +35,11 @@ class Ranker(pt.Transformer):
         return pd.DataFrame(rows, columns=["qid", "query", "docno", "score", "rank"])
 
 
+class Unscored(pt.Transformer):
+    def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
+        return inp.drop(columns="score")
+
+
 def test_three_to_train_one_to_select_one_to_test_in_rotation() -> None:
     seen: list[Split] = []
 
@@ -122,6 +127,16 @@ def test_what_cannot_be_is_named() -> None:
         cs.cross_validate(one, TOPICS, QRELS, {"a": ["0", "1"], "b": ["2"], "c": ["3", "4"]})
     with pytest.raises(ValueError, match="no column 'part'"):
         cs.cross_validate(one, TOPICS, QRELS, "part")
+    with pytest.raises(ValueError, match=r"qrels lack the columns \['label'\]"):
+        cs.cross_validate(lambda split: Ranker(0), TOPICS, QRELS[["qid", "docno"]])
+    for twice in ({1: ["0"], "1": ["1"]}, "half"):
+        with pytest.raises(ValueError, match="two folds have the same name in 1, '1'"):
+            cs.cross_validate(lambda split: Ranker(0), TOPICS.assign(half=[1, "1"] * 5), QRELS, twice)
+    other = pd.DataFrame([("77", "good", 1.0, 0)], columns=["qid", "docno", "score", "rank"])
+    with pytest.raises(ValueError, match="qid '77', which was not asked"):
+        cs.cross_validate(lambda split: pt.apply.generic(lambda _: other), TOPICS, QRELS)
+    with pytest.raises(pt.validate.InputValidationError, match="score"):
+        cs.cross_validate(lambda split: Ranker(0) >> Unscored(), TOPICS, QRELS, dev_folds=0)
     with pytest.raises(ValueError, match="several candidates"):
         cs.cross_validate(lambda split: {"a": Ranker(0), "b": Ranker(0)}, TOPICS, QRELS, dev_folds=0)
     with pytest.raises(TypeError, match="make returned None"):
