@@ -216,6 +216,8 @@ def test_bad_input_is_named() -> None:
         mine(corpus=[*CORPUS, {"docno": "e", "text": "\ud800"}])
     with pytest.raises(ValueError, match="no column 'docno'"), pytest.warns(UserWarning, match="no text"):
         cs.training_pairs(TOPICS, QRELS, CORPUS, form=cs.X, negatives=cs.form(cs.X))
+    with pytest.raises(ValueError, match="the corpus has no column 'docno', but 'text'"):
+        mine(corpus=pd.DataFrame(CORPUS)[["text"]])
     with pytest.raises(TypeError, match="corpus is a str"):
         mine(corpus="corpus.jsonl")
     with pytest.raises(ValueError, match="no question is left"), pytest.warns(UserWarning, match="no text"):
