@@ -252,6 +252,23 @@ def json_or_none(path: PathLike) -> Any:
         return None
 
 
+def read_settings(path: PathLike) -> dict[str, Any]:
+    """What a training left beside the weights; empty where there is no such file.
+
+    Raises:
+        ValueError: the file is damaged: lengths and parts that a model was trained with are not guessed.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return {}
+    settings = json_or_none(path)
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"{path} is damaged, it holds no JSON object: copy the model anew, or delete it (defaults then)"
+        )
+    return settings
+
+
 def sha256(path: PathLike) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with Path(path).open("rb") as handle:

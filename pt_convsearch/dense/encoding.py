@@ -227,12 +227,20 @@ def longest(module: Any) -> int | None:
     limit = module.max_seq_length
     if limit is not None and limit < 1_000_000:
         return int(limit)
-    positions = getattr(module.config, "max_position_embeddings", None)
-    if positions is None:
+    return positions(module.config)
+
+
+#: encoders whose positions begin after that of the padding token: RoBERTa and its kin
+_AFTER_PADDING = ("roberta", "camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "xmod")
+
+
+def positions(config: Any) -> int | None:
+    """How many tokens the positions of an encoder allow, None where its configuration does not say."""
+    said = getattr(config, "max_position_embeddings", None)
+    if said is None:
         return None
-    # RoBERTa and its kin count positions from padding_idx + 1
-    offset = module.config.pad_token_id + 1 if "roberta" in module.config.model_type else 0
-    return int(positions) - offset
+    after_padding = any(name in config.model_type for name in _AFTER_PADDING)
+    return int(said) - (config.pad_token_id + 1 if after_padding else 0)
 
 
 def has_bf16(device: torch.device) -> bool:

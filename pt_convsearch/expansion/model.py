@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from pt_convsearch import _files
 from pt_convsearch.rewriting.models import Generator, load_generator
 
 #: what a training of this package leaves beside the weights
@@ -48,8 +48,5 @@ def load(model: Any, *, tokenizer: Any, precision: str, device: str | None) -> G
 def trained_lengths(model: Any) -> tuple[int | None, int | None]:
     """The lengths of source and target that a folder of ``cs.train_resp2ctxt`` says it was trained with."""
     name = model if isinstance(model, str | os.PathLike) else getattr(model, "name_or_path", "")
-    path = Path(name or ".").expanduser() / SETTINGS
-    if not name or not path.is_file():
-        return None, None
-    said = json.loads(path.read_text(encoding="utf-8"))
+    said = _files.read_settings(Path(name).expanduser() / SETTINGS) if name else {}
     return said.get("max_source_length"), said.get("max_target_length")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pt_convsearch import _files
 from pt_convsearch._process import quiet
 from pt_convsearch.dense.encoding import has_bf16
 from pt_convsearch.dense.weights import _VOLATILE, _tokenizer, tower_hash
@@ -94,8 +95,7 @@ def load_generator(model: Any, *, tokenizer: Any = None, device: Any = None, pre
         if not _is_tokenizer(tokenizer):
             tokenizer = AutoTokenizer.from_pretrained(tokenizer or name)
     seq2seq = bool(loaded.config.is_encoder_decoder)
-    settings = Path(name) / SETTINGS if name else None
-    trained = json.loads(settings.read_text(encoding="utf-8")) if settings is not None and settings.is_file() else {}
+    trained = _files.read_settings(Path(name) / SETTINGS) if name else {}
     return Generator(loaded.eval(), own_tokenizer(tokenizer, seq2seq=seq2seq), seq2seq, trained)
 
 

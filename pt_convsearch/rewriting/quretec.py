@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pt_convsearch import _files
 from pt_convsearch._process import quiet
-from pt_convsearch.dense.encoding import autocast, has_bf16
+from pt_convsearch.dense.encoding import autocast, has_bf16, positions
 from pt_convsearch.dense.weights import _VOLATILE, _tokenizer, tower_hash
 from pt_convsearch.forming import Parts, X
 from pt_convsearch.rewriting.answer_cache import content_key
@@ -95,7 +96,7 @@ class QuReTeC(RewritingStage):
     def _settings(self) -> tuple[Parts, int]:
         model, _, trained = self._load()
         parts = self.parts or (parts_from(trained["parts"]) if "parts" in trained else X)
-        longest = getattr(model.config, "max_position_embeddings", None) or 10**9
+        longest = positions(model.config) or 10**9
         return parts, min(self.max_length or trained.get("max_length", 300), longest)
 
     def _rewrite(self, turns: list[Turn], frame: pd.DataFrame) -> list[Written]:
@@ -273,6 +274,5 @@ def _load(model: Any, tokenizer: Any, device: Any) -> tuple[Any, Any, dict[str, 
         tokenizer = AutoTokenizer.from_pretrained(tokenizer or name)
     if not tokenizer.is_fast:
         raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer")
-    settings = Path(name) / SETTINGS
-    trained = json.loads(settings.read_text(encoding="utf-8")) if name and settings.is_file() else {}
+    trained = _files.read_settings(Path(name) / SETTINGS) if name else {}
     return loaded.to(place).eval(), copy.deepcopy(tokenizer), trained

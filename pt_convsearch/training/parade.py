@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoTokenizer, set_seed
 
 from pt_convsearch import _files
 from pt_convsearch._optional import require
+from pt_convsearch.dense.encoding import positions
 from pt_convsearch.dense.towers import resolve
 from pt_convsearch.dense.weights import tower_hash
 from pt_convsearch.negatives import TrainingPairs
@@ -125,7 +126,7 @@ def train_parade(
     evaluator = None if dev is None else DevReranking(dev, form, pairs, metric)
     set_seed(seed)
     network, tokenizer = starting_parade(init, aggregator, max_passages, place_of(device))
-    limit = getattr(network.encoder.config, "max_position_embeddings", None) or max_length
+    limit = positions(network.encoder.config) or max_length
     reading["max_length"] = settings["max_length"] = min(max_length, limit)
     settings |= {
         "precision": precision_of(precision, device),

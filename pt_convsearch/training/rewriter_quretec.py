@@ -19,6 +19,7 @@ from transformers import (
 
 from pt_convsearch import _files
 from pt_convsearch._optional import require
+from pt_convsearch.dense.encoding import positions
 from pt_convsearch.dense.minilm import bundled
 from pt_convsearch.dense.weights import tower_hash
 from pt_convsearch.forming import Parts, X
@@ -108,7 +109,7 @@ def train_quretec(
     }  # fmt: skip
     target = Path(out)
     if overwrite or not finished(target, settings):
-        limit = min(max_length, getattr(model.config, "max_position_embeddings", None) or max_length)
+        limit = min(max_length, positions(model.config) or max_length)
         rows = [labelled(turn, rewrite, parts, tokenizer, limit) for turn, rewrite in _turns(topics)]
         dev_rows = (
             None if dev is None else [labelled(turn, rewrite, parts, tokenizer, limit) for turn, rewrite in _turns(dev)]

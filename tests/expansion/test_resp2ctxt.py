@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -281,6 +282,10 @@ def test_checkpoints_that_would_write_noise_are_refused(t5: str, tmp_path: Path,
         cs.Resp2Ctxt(minilm).expand(["w1"])
     with pytest.raises(OSError, match="nowhere"):
         cs.Resp2Ctxt(str(tmp_path / "nowhere")).expand(["w1"])
+    shutil.copytree(t5, tmp_path / "cut")
+    (tmp_path / "cut" / "training.json").write_text('{"max_source', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"training\.json is damaged"):
+        cs.Resp2Ctxt(str(tmp_path / "cut")).expand(["w1"])
 
 
 # the two effects

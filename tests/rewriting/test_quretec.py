@@ -147,6 +147,24 @@ def test_identity_and_pickling(tagger: str, tmp_path: Path, topics: pd.DataFrame
     assert pickle.loads(found)(topics)["query"].tolist() == quretec(tagger)(topics)["query"].tolist()
 
 
+def test_positions_that_begin_after_the_padding_are_not_overrun(tmp_path: Path) -> None:
+    """RoBERTa counts positions from that of its padding token on: of 14 positions 13 can be read here."""
+    from transformers import RobertaConfig, RobertaForTokenClassification
+
+    tiny_tagger(tmp_path / "roberta")  # its tokenizer
+    config = RobertaConfig(
+        vocab_size=len(WORDS) + 8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4,
+        max_position_embeddings=14, pad_token_id=0, type_vocab_size=1, num_labels=2,
+    )  # fmt: skip
+    RobertaForTokenClassification(config).save_pretrained(tmp_path / "roberta")
+    history = [said("user", " ".join(WORDS[:20])), said("assistant", " ".join(WORDS[5:25]))]
+    topics = pd.DataFrame({"qid": ["c_2"], "query": ["w9"], "qhistory": [history]})
+    stage = quretec(str(tmp_path / "roberta"))
+    assert stage._settings()[1] == 13
+    stage(topics)
+    assert stage.counts["cut"] == 1
+
+
 def test_wrong_models_are_named(tmp_path: Path, t5: str, topics: pd.DataFrame) -> None:
     from transformers import BertModel
 
@@ -160,3 +178,6 @@ def test_wrong_models_are_named(tmp_path: Path, t5: str, topics: pd.DataFrame) -
         quretec(str(tmp_path / "plain"))
     with pytest.raises(pt.validate.InputValidationError, match="qhistory"):
         quretec(tiny_tagger(tmp_path / "ok"))(topics.drop(columns="qhistory"))
+    (tmp_path / "ok" / "quretec.json").write_text('{"max_len', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"quretec\.json is damaged"):
+        quretec(str(tmp_path / "ok"))

@@ -291,6 +291,9 @@ def test_a_model_that_cannot_write_is_refused(tmp_path: Path, t5: str) -> None:
         rewriter(str(tmp_path / "broken"))
     with pytest.raises(OSError, match="nowhere"):
         rewriter(str(tmp_path / "nowhere"))
+    (Path(tiny_t5(tmp_path / "cut")) / "rewriter.json").write_text("[1]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"rewriter\.json is damaged"):
+        rewriter(str(tmp_path / "cut"))
 
 
 def test_positions_limit_what_a_causal_model_reads(tmp_path: Path) -> None:
