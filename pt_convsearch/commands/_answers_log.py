@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pt_convsearch.topics.messages import is_later
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from pt_convsearch.topics.task import Task
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 #: the group of questions before which something was asked
 LATER = "t > 1"
 MOST_LABELS = 40
+#: columns that topics have by themselves
+OWN = ("qid", "qrewrite", "conversation_id", "turn_number")
 
 
 def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
@@ -67,35 +71,63 @@ def log_task(arguments: argparse.Namespace, say: Callable[[str], None]) -> Task:
 def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     """Topics of any log, with the label columns asked for."""
     from pt_convsearch.datasets.folder import NAMES
-    from pt_convsearch.topics import from_messages, read
-    from pt_convsearch.topics.chats import holds, is_message
+    from pt_convsearch.topics import from_messages, from_turns, read
     from pt_convsearch.topics.files import first_record
 
     columns = dict(_renaming(pair) for pair in arguments.columns)
     first = first_record(log)
-    fields = set(first) if isinstance(first, dict) else set()
-    said: dict[str, Any] = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
-    chats = (bool(fields) and holds(first) == "messages") or (is_message(fields) and "conversation_id" in fields)
-    if chats and "query" not in fields and not columns:
-        strangers = [column for column in arguments.by if column not in fields]
-        if strangers:
-            raise ValueError(f"--by {strangers[0]}: {log.name} has no such field, only {', '.join(sorted(fields))}")
-        return from_messages(log, columns=arguments.by, **said)
-    if "query" in fields | set(columns.values()):  # topics under the names that data sets have for them
+    record = _renamed(first, columns) if isinstance(first, dict) else {}
+    if "query" in record:  # topics under the names that data sets have for them
         for ours, theirs in NAMES.items():
-            found = next((name for name in theirs if name in fields and name not in columns), None)
-            if found is not None and found != ours and ours not in {*fields, *columns.values()}:
+            found = next((name for name in theirs if name in record and name not in columns), None)
+            if found is not None and found != ours and ours not in {*record, *columns.values()}:
                 columns[found] = ours
-    try:
-        topics = read(log, columns=columns, **said, **({"user": arguments.user} if arguments.user else {}))
-    except TypeError as error:  # dialogues and turns have no roles, chats no named user
-        raise ValueError(f"{log} is no log for --roles or --user: {error}") from error
-    strangers = [column for column in arguments.by if column not in topics.columns]
+    by = arguments.by = [columns.get(name, name) for name in arguments.by]
+    kind = _kind(first, record)
+    roles = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
+    user = {"user": arguments.user} if arguments.user else {}
+    if roles and kind != "a chat log":
+        raise ValueError(f"--roles is for chat logs, and {log.name} is {kind} (--user names who asks, in dialogues)")
+    if user and kind != "dialogues":
+        raise ValueError(f"--user is for dialogues of named speakers, and {log.name} is {kind} (--roles, in chat logs)")
+    labels = [name for name in by if name not in OWN]
+    if kind == "a chat log" and isinstance(first, dict):
+        topics = from_messages(_records(log, columns), columns=labels, **roles)
+    elif kind == "turns":
+        topics = from_turns(_records(log, columns), columns=labels)
+    else:
+        topics = read(log, columns=columns, **roles, **user)
+    strangers = [name for name in by if name not in topics.columns or topics[name].isna().all()]
     if strangers:
-        raise ValueError(
-            f"--by {strangers[0]}: the topics of {log.name} have no such column, only {', '.join(topics.columns)}"
-        )
+        fields = sorted({*record, *topics.columns} - {"query", "qhistory", "answer", "messages", *strangers})
+        raise ValueError(f"--by {strangers[0]}: {log.name} ({kind}) has no such field, only {', '.join(fields)}")
     return topics
+
+
+def _kind(first: Any, record: Mapping[str, Any]) -> str:
+    """What a log holds, by its first record, its fields under our names."""
+    from pt_convsearch.topics.chats import holds, is_message
+
+    if isinstance(first, list):
+        return "a chat log"
+    if not record or "query" in record:
+        return "topics"
+    found = holds(record)
+    if found == "messages" or (found is None and is_message(record) and "conversation_id" in record):
+        return "a chat log"
+    if found == "turns" or "raw_utterance" in record:
+        return "turns"
+    return "dialogues" if found == "utterances" else "topics"
+
+
+def _records(log: Path, columns: Mapping[str, str]) -> Iterator[Any]:
+    from pt_convsearch.topics.files import records
+
+    return (_renamed(record, columns) if isinstance(record, dict) else record for record in records(log))
+
+
+def _renamed(record: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    return {columns.get(name, name): value for name, value in record.items()}
 
 
 def _renaming(pair: str) -> tuple[str, str]:
@@ -136,7 +168,9 @@ def sampled(task: Task, number: int, seed: int) -> pd.DataFrame:
 
 
 def groups_of_log(topics: pd.DataFrame, by: list[str]) -> list[Any]:
-    """By turn depth, and by the labels."""
+    """By turn depth, and by the labels: of these the questions with a history."""
+    from pt_convsearch.evaluation.groups import ALL, groups_of
+
     turn = topics["turn_number"].to_numpy()
     later = topics["qhistory"].map(is_later).to_numpy(dtype=bool)
     depths = {
@@ -147,17 +181,23 @@ def groups_of_log(topics: pd.DataFrame, by: list[str]) -> list[Any]:
         "t = 5-8": later & (turn >= 5) & (turn <= 8),
         "t = 9+": later & (turn >= 9),
     }
+    found: list[tuple[str, str, np.ndarray]] = []
     for column in dict.fromkeys(by):
         labels = topics[column].map(str).nunique()
         if labels > MOST_LABELS:
             raise ValueError(f"--by {column}: {labels:,} different values are no labels (at most {MOST_LABELS})")
-    return [{name: mask for name, mask in depths.items() if mask.any()}, *dict.fromkeys(by)]
+        # first turns have no form without the question: they would count 0 there, and tell of the label nothing
+        masks = {name: mask & later for name, mask in groups_of(topics, column).items() if name != ALL}
+        found += [(name, column, mask) for name, mask in masks.items() if mask.any()]
+    times = Counter([*depths, *(name for name, _, _ in found)])
+    named = {name if times[name] == 1 else f"{column}: {name}": mask for name, column, mask in found}
+    return [{name: mask for name, mask in depths.items() if mask.any()}, *([named] if named else [])]
 
 
 def search_depth(topics: pd.DataFrame) -> int:
     """How deep to search, so that a hundred are left when the seen ones are gone."""
     seen = (len({message.get("docno") for message in history} - {None}) for history in topics["qhistory"])
-    return min(100 + max(seen), 1000)
+    return 100 + max(seen)
 
 
 def swappable(topics: pd.DataFrame) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from pt_convsearch.commands._answers_log import LATER
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 
 UNSEEN = ", unseen"
 ORACLE = "conversation oracle"
+
+
+#: a difference is called one below this p-value of a paired t-test over the questions with a history
+ALPHA = 0.05
 
 
 def report(
@@ -53,7 +58,7 @@ def report(
     return [
         f"{heading}Questions with a history (n {asked:,}); unseen: answers given before are taken out of the ranking",
         cs.render(later, style),
-        f"{heading}By turn depth" + (" and label" if len(groups) > 1 else ""),
+        f"{heading}By turn depth" + (" and label (of these the questions with a history)" if len(groups) > 1 else ""),
         cs.render(by_group, style),
         f"{heading}Shortcut dependence: does the retriever need the question at all? (1: it does not)",
         cs.render(_dependence(study), style),
@@ -89,15 +94,33 @@ def _reading(study: Study, engine: str) -> str:
     best = float(table[LATER]["RR"][ORACLE + UNSEEN])
     said = f"{engine}: without the question R@10 is {row['R@10 without']:.3f}, with it {row['R@10 full']:.3f}"
     said += f" ({row['retention']:.0%} kept)" if row["R@10 full"] else ""
-    said += f"; the ten best agree to {row['overlap@10']:.0%}"
-    if "overlap@10 swapped" in row:
-        said += f", with the question of another conversation to {row['overlap@10 swapped']:.0%}"
+    if math.isnan(row["overlap@10"]):
+        said += "; it finds nothing for any question, with it or without"
+    else:
+        said += f"; the ten best agree to {row['overlap@10']:.0%}"
+        if "overlap@10 swapped" in row:
+            said += f", with the question of another conversation to {row['overlap@10 swapped']:.0%}"
     if mine > best + 1e-9:
-        verdict = "above the oracle: it reads the question"
+        verdict = f"above the oracle{_by_the_question(study, engine)}"
     else:
         how = "below" if mine < best - 1e-9 else "no better than"
         verdict = f"{how} the oracle, so it has not shown that it reads the question"
     return f"{said}. Unseen MRR {mine:.3f}, oracle {best:.3f}: {verdict}."
+
+
+def _by_the_question(study: Study, engine: str) -> str:
+    """Whether the question is what helps: the next answer may resemble the last one, which no oracle knows."""
+    from pt_convsearch.measures.significance import paired_test
+
+    rows = study.per_query[study.per_query["measure"] == "RR"].set_index(["name", "qid"])["value"]
+    of = {form: rows[f"{engine}{UNSEEN} {form}"] for form in ("X_t", "X_t\\q_t")}
+    asked = study.dependence[engine].per_query["qid"]
+    full, without = (of[form].reindex(asked).fillna(0.0).to_numpy() for form in of)
+    p = paired_test(full, without)
+    compared = f"without the question {without.mean():.3f}, p {p:.3f}" if p == p else f"without it {without.mean():.3f}"
+    if p < ALPHA and full.mean() > without.mean():
+        return f", and better than without the question ({compared}): it reads the question"
+    return f", but not shown to be better than without the question ({compared}): it may live on the history alone"
 
 
 def figure(study: Study, engine: str, groups: list[Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pt_convsearch._files import check_folder, writing_text, written
+from pt_convsearch._files import check_folder, json_or_none, no_address, writing_text, written
 from pt_convsearch.commands._answers_log import (
     all_rewritten,
     groups_of_log,
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pt_convsearch.evaluation.study import Engine, Study
     from pt_convsearch.topics.task import Task
 
+#: the files that it writes
+WRITTEN = ("answers.png", "results.csv", "results.json", "table.md")
 #: collections up to this size are encoded without being asked to
 MOST_ENCODED = 20_000
 #: English has about a fifth of such words, German, Spanish and Dutch up to a twentieth; a few words tell nothing
@@ -132,9 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             print(f"[{time.perf_counter() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
-    check_folder(arguments.out, "--out")
-    if arguments.out.resolve() == arguments.conversations.resolve():
-        raise ValueError(f"--out {arguments.out} is the folder of the log: name another one")
+    _check(arguments)
     say(f"reading {arguments.conversations.name}; libraries are loaded meanwhile, which takes a while the first time")
     import pt_convsearch as cs
     from pt_convsearch.evaluation.study import FORMS, shortcut_study
@@ -153,7 +153,9 @@ def run(arguments: argparse.Namespace) -> int:
         bm25, tokens = _bm25(Path(folder), task, arguments, depth, timings, say, notes)
         engines = [bm25]
         dense = _dense(Path(folder), task, arguments, depth, timings, say, notes)
-        engines += [dense] if dense is not None else []
+        if dense is not None:
+            engines.append(dense)
+            notes += _cut_queries(dense, topics)
         study = shortcut_study(
             [one for engine in engines for one in (engine, _unseen(engine))],
             topics,
@@ -183,17 +185,34 @@ def run(arguments: argparse.Namespace) -> int:
         "engines": names,
         "notes": notes,
     }
-    study.write(arguments.out, settings=settings, timings=timings)
+    # all is made before anything is written
     text = "\n\n".join(report(study, names, list(forms), groups, "text", notes))
     with_markup = "\n\n".join(report(study, names, list(forms), groups, "markdown", notes))
+    drawn = figure(study, names[-1], groups)
+    study.write(arguments.out, settings=settings, timings=timings)
     with writing_text(arguments.out / "table.md") as handle:
         handle.write(with_markup + "\n")
     with written(arguments.out / "answers.png") as temporary:
-        figure(study, names[-1], groups).savefig(temporary, dpi=150, format="png")
+        drawn.savefig(temporary, dpi=150, format="png")
     print(text)
-    print(f"\nWritten to {arguments.out}: answers.png, results.csv, results.json, table.md")
+    print(f"\nWritten to {arguments.out}: {', '.join(WRITTEN)}")
     say(f"done ({cs.__name__} {cs.__version__})")
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Options that would be found wrong only after the work, or that would cost the user a file."""
+    log, out = arguments.conversations, no_address(arguments.out)
+    check_folder(out, "--out")
+    if out.resolve() == log.resolve():
+        raise ValueError(f"--out {out} is the folder of the log: name another one")
+    if log.resolve() in {(out / name).resolve() for name in WRITTEN}:
+        raise ValueError(f"--out {out} is where the log lies, and {log.name} would be written over: name another")
+    there = out / "results.json"
+    if there.is_file() and "environment" not in (json_or_none(there) or ()):
+        raise ValueError(f"{there} is there and no result of this package: name another folder as --out")
+    if arguments.seed < 0:
+        raise ValueError(f"--seed {arguments.seed}: give a number from 0 on")
 
 
 # -- the engines
@@ -317,6 +336,16 @@ def _dense(
     if arguments.encoder is None and _latin(task) < 0.5:
         notes.append("all-MiniLM-L6-v2 is a model of English: --encoder names one for another language")
     return dense_engine(name, index.retriever(num_results=depth), encoder)
+
+
+def _cut_queries(engine: Engine, topics: pd.DataFrame) -> list[str]:
+    """How many conversations are longer than what the encoder reads of a query."""
+    import pt_convsearch as cs
+
+    cut = int((cs.form(cs.X, **engine.form_options)(topics)["qcut"] > 0).sum())
+    read = f"the {engine.form_options['max_tokens']} tokens that {engine.name} reads of a query"
+    said = f"{cut:,} of {len(topics):,} conversations (X_t) are longer than {read}: older messages were left out"
+    return [said] if cut else []
 
 
 def _unseen(engine: Engine) -> Engine:
