@@ -20,6 +20,13 @@ _COMPRESSED: tuple[tuple[re.Pattern[bytes], Any], ...] = (
     (re.compile(b"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.open),  # "BZh" alone may begin an id
     (re.compile(b"\xfd7zXZ\x00"), lzma.open),
 )
+#: of four bytes first: that of UTF-32 begins with that of UTF-16
+_OTHER_MARKS = (
+    (b"\xff\xfe\x00\x00", "UTF-32"),
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zip", ".tgz")
 #: what reading a cut or damaged file can raise
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
@@ -125,6 +132,13 @@ def read_text(path: PathLike) -> str:
 
 
 def _without_mark(path: PathLike, raw: bytes) -> bytes:
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path}, line 1: UTF-16, not UTF-8: save it as UTF-8")
+    for mark, encoding in _OTHER_MARKS:
+        if raw.startswith(mark):
+            raise ValueError(f"{path}, line 1: {encoding}, not UTF-8: save it as UTF-8")
+    start = raw[:4]
+    if 0 in start and any(start):  # nothing but NUL is damage, and no text in any encoding
+        raise ValueError(
+            f"{path}, line 1: NUL bytes at the start ({start!r}): it looks like UTF-16 or UTF-32 without a byte order "
+            "mark: save it as UTF-8"
+        )
     return raw.removeprefix(b"\xef\xbb\xbf")

@@ -295,6 +295,13 @@ def test_what_a_file_is_not(tmp_path) -> None:
     damaged[len(damaged) // 2] ^= 0xFF
     for name, content, told in (
         ("utf16.jsonl", lines.decode().encode("utf-16"), "line 1: UTF-16, not UTF-8: save it as UTF-8"),
+        ("utf32.jsonl", lines.decode().encode("utf-32"), r"utf32\.jsonl, line 1: UTF-32, not UTF-8: save it as UTF-8"),
+        ("utf32be.json", b"\x00\x00\xfe\xff" + lines.decode().encode("utf-32-be"), "line 1: UTF-32, not UTF-8"),
+        ("bare16le.jsonl", lines.decode().encode("utf-16-le"), r"bare16le\.jsonl, line 1: .*like UTF-16 or UTF-32 w"),
+        ("bare16be.json", lines.decode().encode("utf-16-be"), r"bare16be\.json, line 1: .*like UTF-16 .* as UTF-8"),
+        ("bare32le.json", lines.decode().encode("utf-32-le"), r"bare32le\.json, line 1: .*like UTF-16 .* as UTF-8"),
+        ("bare32be.jsonl", lines.decode().encode("utf-32-be"), "line 1: .*like UTF-16 or UTF-32 without a byte order"),
+        ("zeros.jsonl", bytes(20), "line 1: not valid JSON"),
         ("latin.jsonl", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
         ("latin.json", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
         ("log.csv", b"id,role,content\n", "is a table: read it with pandas"),
