@@ -12,7 +12,7 @@ import pandas as pd
 
 from pt_convsearch.topics.checks import has_value
 from pt_convsearch.topics.files import records
-from pt_convsearch.topics.messages import CONTENT_FIELDS, MessageReader, Roles
+from pt_convsearch.topics.messages import CONTENT_FIELDS, ROLE_FIELDS, MessageReader, Roles
 from pt_convsearch.topics.rows import Rows, further_columns
 
 LISTS = ("messages", "conversation", "conversations")
@@ -40,7 +40,7 @@ def from_messages(
             running number from 1), or just a list of messages; or single messages with ``conversation_id`` (an export
             of a database), which are brought together in the order in which they come; a frame of the same columns; or
             the path of a file of them (JSON Lines, JSON or parquet), or of a folder of such files. Messages have role
-            and content, from and value, or speaker and text.
+            and content, from and value, or speaker and text (or utterance).
         turns: "all", or "last" for each conversation's last user message: the question a live system must answer.
         roles: what else the log calls its speakers: ``{"bot": "assistant", "narrator": None}`` (None: left out).
         columns: fields of the conversations (language, source …) that become columns.
@@ -50,8 +50,10 @@ def from_messages(
         assistant messages in a row, one a line), conversation_id, turn_number, and ``columns``.
 
     Raises:
-        ValueError: another role, a message without role or a user message without text, an id used twice, a
-            further column with the name of one that topics have; the message names the conversation or column.
+        ValueError: another role, a message without role, content that is a number, a user message whose content is
+            missing (None, NaN; where it is '' or holds no text, as an image alone, it is a question: its query is ''),
+            an id used twice, a further column with the name of one that topics have; the message names the
+            conversation or column.
 
     Warns:
         UserWarning: messages of the assistant that have no field of content and call no tool; with the count and the
@@ -118,9 +120,21 @@ def holds(record: Any) -> str | None:
 
 
 def is_message(fields: Collection[str]) -> bool:
-    """Whether a record of these fields is a single message, and not a conversation."""
-    return not any(field in fields for field in LISTS) and any(
-        role in fields and text in fields for role, text in (("role", "content"), ("from", "value"))
+    """Whether a record of these fields is a single message, and not a conversation.
+
+    >>> is_message({"conversation_id", "speaker", "text"}), is_message({"speaker", "text"})
+    (True, False)
+    """
+    if any(field in fields for field in LISTS):
+        return False
+    if any(role in fields and text in fields for role, text in (("role", "content"), ("from", "value"))):
+        return True
+    # other pairs are of many kinds of records: here they must name the conversation, and be no whole one nor a turn
+    return (
+        "conversation_id" in fields
+        and any(role in fields for role in ROLE_FIELDS)
+        and any(text in fields for text in CONTENT_FIELDS)
+        and not any(field in fields for field in (*SHARED_LISTS, "utterances", "raw_utterance"))
     )
 
 

@@ -95,7 +95,7 @@ def _utterance(value: Any, name: Any, at: int) -> Utterance:
     elif isinstance(value, Mapping):
         speaker = next((value[key] for key in ("speaker", "role", "from", "user") if has_value(value.get(key))), None)
         text = next(
-            (value[key] for key in ("text", "utterance", "content", "value") if value.get(key) is not None), None
+            (value[key] for key in ("text", "utterance", "content", "value") if has_value(value.get(key))), None
         )
     elif isinstance(value, list | tuple) and len(value) == 2:
         speaker, text = value

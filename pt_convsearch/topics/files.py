@@ -27,7 +27,8 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     ``conversations`` a chat log (:func:`from_messages`); with ``utterances`` dialogues (:func:`from_dialogues`); with
     ``turn`` or ``turns``, ``dialogue`` or ``dialog`` whichever their lists hold: messages with role and content,
     utterances with speakers (or texts alone), or turns as in CAsT (:func:`from_turns`), as records with
-    ``raw_utterance`` are. Records of single messages, with ``conversation_id``, role and content, are a chat log, too.
+    ``raw_utterance`` are. Records of single messages, with ``conversation_id``, role and content (or
+    speaker and text …), are a chat log, too.
 
     Args:
         path: .jsonl, .json or .parquet; text also as .gz, .bz2 or .xz; or a folder of such files.

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ ROLES: dict[str, str | None] = {
     "assistant": ASSISTANT, "gpt": ASSISTANT, "chatgpt": ASSISTANT, "agent": ASSISTANT, "model": ASSISTANT,
     "system": None, "developer": None, "tool": None, "function": None,
 }  # fmt: skip
-_ROLE_FIELDS = ("role", "from", "speaker")
+ROLE_FIELDS = ("role", "from", "speaker")
 CONTENT_FIELDS = ("content", "value", "text", "utterance")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -85,9 +86,9 @@ class MessageReader:
         return {"role": role, "content": content, "docno": docnos if len(docnos) > 1 else docnos[0]}
 
     def _role(self, value: Mapping[str, Any], where: str, number: int) -> str:
-        said = next((value[field] for field in _ROLE_FIELDS if value.get(field) is not None), None)
+        said = next((value[field] for field in ROLE_FIELDS if has_value(value.get(field))), None)
         if not isinstance(said, str):
-            raise ValueError(f"message {number} of {where} has no role (looked for {', '.join(_ROLE_FIELDS)})")
+            raise ValueError(f"message {number} of {where} has no role (looked for {', '.join(ROLE_FIELDS)})")
         if said not in self.roles:
             if said.lower() not in self.roles:
                 raise ValueError(
@@ -128,18 +129,25 @@ def _is_docno(value: Any) -> bool:
 
 
 def _content(value: Mapping[str, Any], where: str, number: int, role: str) -> str:
-    content = next((value[field] for field in CONTENT_FIELDS if value.get(field) is not None), None)
+    content = next((value[field] for field in CONTENT_FIELDS if has_value(value.get(field))), None)
     if isinstance(content, str):
         return clean_text(content)
-    if content is None or isinstance(content, float):
+    if content is None:
         if role == ASSISTANT:
             return ""
-        raise ValueError(f"message {number} of {where} is a user's and has no text ({content!r}): give a str")
+        raise ValueError(
+            f"message {number} of {where} is a user's and has no text (looked for {', '.join(CONTENT_FIELDS)}): "
+            "give a str"
+        )
     if not isinstance(content, list | tuple | np.ndarray):
         raise ValueError(f"message {number} of {where} has {_shown(content)} as content: give a str or a list of parts")
     joined = ""
     for part in content:
-        text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, Number) and has_value(text):
+            raise ValueError(
+                f"message {number} of {where} has {_shown(text)} as a part of its content: a part's text is a str"
+            )
         if isinstance(text, str) and text:
             between = " " if joined and not joined[-1].isspace() and not text[0].isspace() else ""
             joined += between + clean_text(text)

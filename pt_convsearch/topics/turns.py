@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Number
 from typing import Any
 
 import pandas as pd
@@ -48,8 +49,8 @@ def from_turns(
         after 9) within a conversation; the answers of earlier turns are history, a turn's own never is.
 
     Raises:
-        ValueError: a turn without number or utterance, a number used twice in a conversation, a further column with the
-            name of one that topics have.
+        ValueError: a turn without number or utterance, an answer that is a number, a number used twice in a
+            conversation, a further column with the name of one that topics have.
 
     Example:
         >>> import pt_convsearch as cs
@@ -136,6 +137,8 @@ def _said(record: Mapping[str, Any], where: str, passages: Mapping[str, str]) ->
     answer = _first(record, _ANSWER)
     if answer is None and docno is not None:
         answer = passages.get(docno)
+    if isinstance(answer, Number):
+        raise ValueError(f"{where} has {answer!r} ({type(answer).__name__}) as its answer: give a str")
     if isinstance(answer, str) and answer.strip():
         yield {"role": ASSISTANT, "content": clean_text(answer), **({"docno": docno} if docno is not None else {})}
 

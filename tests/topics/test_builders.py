@@ -132,6 +132,14 @@ def test_turns_nested_with_passages_and_docnos() -> None:
     assert "qrewrite" not in topics.columns
 
 
+def test_an_answer_that_is_a_number_is_named() -> None:
+    first = {"topic": 1, "turn": 1, "query": "q", "answer": float("nan")}
+    assert cs.topics.from_turns([first]).answer.tolist() == [""]
+    for answer in (3.14, 3):
+        with pytest.raises(ValueError, match=rf"turn 2 of conversation '1' has {answer} \(.*\) as its answer: give a"):
+            cs.topics.from_turns([first, {"topic": 1, "turn": 2, "query": "q", "answer": answer}])
+
+
 def test_turns_without_answers_or_with_gaps() -> None:
     frame = pd.DataFrame({"conversation_id": [1, 1], "turn": [1.0, 2.0], "query": ["a", "b"], "answer": ["x", None]})
     topics = cs.topics.from_turns(frame)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import pt_convsearch as cs
+from pt_convsearch.topics.chats import is_message
 
 from .test_builders import A, U, m
 
@@ -115,6 +116,11 @@ def test_what_is_left_out_is_counted(caplog: pytest.LogCaptureFixture) -> None:
         ([{"id": "c9", "messages": [m(U, None)]}], "c9"),
         ([{"id": "c9", "messages": [m(U, float("nan"))]}], "c9"),
         ([{"id": "c9", "messages": [m(U, 3)]}], "c9"),
+        ([{"id": "c9", "messages": [m(U, 3.14)]}], r"message 1 of conversation 'c9' has 3\.14 \(float\) as content"),
+        ([{"id": "c9", "messages": [m(U, "q"), m(A, 3)]}], r"message 2 of conversation 'c9' has 3 \(int\) as content"),
+        ([{"id": "c9", "messages": [m(U, "q"), m(A, 3.14)]}], r"message 2 of conversation 'c9' has 3\.14 \(float\)"),
+        ([{"id": "c9", "messages": [m(U, "q"), m(A, [2.5])]}], r"message 2 of conversation 'c9' has 2\.5 .* a part"),
+        ([{"id": "c9", "messages": [m(A, [{"text": 7}])]}], r"message 1 of conversation 'c9' has 7 \(int\) as a part"),
         ([{"id": "c9", "messages": ["x"]}], "c9"),
         ([{"id": "c9", "messages": "{"}], "c9.*JSON"),
         ([{"id": "c9", "messages": 3}], "c9.*give a list"),
@@ -152,6 +158,51 @@ def test_single_messages_are_brought_together() -> None:
         cs.topics.from_messages([*messages, {"conversation_id": ["a"], "role": "user", "content": "x"}])
     with pytest.raises(ValueError, match="message 5 of the log says no conversation_id"):
         cs.topics.from_messages([*messages, {"role": "user", "content": "whose?"}])
+
+
+@pytest.mark.parametrize("role", ["role", "from", "speaker"])
+@pytest.mark.parametrize("text", ["content", "value", "text", "utterance"])
+def test_single_messages_under_any_names_of_their_fields(tmp_path, role: str, text: str) -> None:
+    said = [("b", "user", "one"), ("a", "user", "two"), ("b", "assistant", "eins"), ("b", "user", "three")]
+    log = [{"conversation_id": name, role: who, text: what} for name, who, what in said]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in log), encoding="utf-8")
+    for topics in (cs.topics.from_messages(log), cs.topics.read(path)):
+        assert topics["qid"].tolist() == ["b_1", "b_2", "a_1"]
+        assert topics["query"].tolist() == ["one", "three", "two"]
+        assert topics["answer"].tolist() == ["eins", "", ""]
+
+
+def test_records_of_other_shapes_are_no_single_messages() -> None:
+    turns = {"conversation_id": 1, "turn": 1, "speaker": "user", "utterance": "q"}
+    for record in (
+        turns,
+        {"conversation_id": 1, "turn_number": 1, "speaker": "u", "raw_utterance": "q", "text": "x"},
+        {"conversation_id": 1, "from": "web", "text": "x", "dialogue": [{"speaker": "a", "text": "b"}]},
+        {"conversation_id": 1, "from": "web", "text": "x", "utterances": ["b"]},
+        {"role": "user", "text": "x"},
+    ):
+        assert not is_message(record)
+    assert cs.topics.from_turns([turns]).qid.tolist() == ["1_1"]
+
+
+def test_a_missing_value_beside_one_under_another_name() -> None:
+    """A frame of logs with fields of two names holds NaN where a message has the other one."""
+    nan = float("nan")
+    chat = [{"role": nan, "speaker": "user", "content": nan, "text": "q"}, {"role": "assistant", "content": nan}]
+    with pytest.warns(UserWarning, match="1 assistant messages have no content"):
+        topics = cs.topics.from_messages([chat])
+    assert topics["query"].tolist() == ["q"]
+    assert topics["answer"].tolist() == [""]
+    dialogue = [{"speaker": "ann", "text": nan, "utterance": "u1"}]
+    assert cs.topics.from_dialogues([dialogue])["query"].tolist() == ["u1"]
+
+
+def test_a_question_without_words_stays_a_question() -> None:
+    image = [{"type": "image_url", "image_url": "x"}]
+    topics = cs.topics.from_messages([[m(U, ""), m(A, "a1"), m(U, []), m(A, "a2"), m(U, image), m(A, "a3")]])
+    assert topics["query"].tolist() == ["", "", ""]
+    assert topics["answer"].tolist() == ["a1", "a2", "a3"]
 
 
 def test_other_roles_can_be_named() -> None:
