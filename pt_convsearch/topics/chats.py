@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from pt_convsearch.topics.checks import has_value
-from pt_convsearch.topics.files import records
+from pt_convsearch.topics.files import Records, naming
 from pt_convsearch.topics.messages import CONTENT_FIELDS, ROLE_FIELDS, MessageReader, Roles
-from pt_convsearch.topics.rows import Rows, further_columns
+from pt_convsearch.topics.rows import Rows, RunningNumber, further_columns
 
 LISTS = ("messages", "conversation", "conversations")
 #: lists that are messages in some logs and in others utterances or CAsT's turns: told by what they hold
@@ -72,19 +72,22 @@ def from_messages(
         2
     """
     reader, rows, columns = MessageReader(roles), Rows(turns), further_columns(columns)
-    for number, conversation in enumerate(_together(conversations(log)), 1):
-        name, messages, fields = _parts(conversation, number)
-        said = reader.messages(messages, f"conversation {name!r}")
-        count = sum(message["role"] == "user" for message in said)
-        rows.add(name, said, extras={column: [fields.get(column)] * count for column in columns} if columns else None)
-    reader.log()
-    return rows.frame()
+    source = conversations(log)
+    with naming(source):
+        for number, conversation in enumerate(_together(source), 1):
+            name, messages, fields = _parts(conversation, RunningNumber(number))
+            said = reader.messages(messages, f"conversation {name!r}")
+            count = sum(message["role"] == "user" for message in said)
+            extras = {column: [fields.get(column)] * count for column in columns} if columns else None
+            rows.add(name, said, extras=extras)
+        reader.log()
+        return rows.frame()
 
 
 def conversations(log: Any) -> Iterator[Any]:
     """The conversations of a log, be it a list, a frame or a file."""
     if isinstance(log, str | os.PathLike):
-        return records(log)
+        return Records(log)
     if isinstance(log, pd.DataFrame):
         return iter(log.to_dict("records"))
     if isinstance(log, Mapping):

@@ -16,13 +16,20 @@ def as_ids(values: pd.Series, column: str) -> pd.Series:
     """Ids as str: 3 and 3.0 become "3", "007" and "NA" stay as they are.
 
     Raises:
-        ValueError: a missing or empty id, a fraction, or a value that is no id at all; the message names the column.
+        ValueError: a missing or empty id, a fraction, half of a surrogate pair, or a value that is no id at all; the
+            message names the column and the row (from 1).
     """
     if len(values) == 0:
         return values.astype(object).astype(str)
     if isinstance(values.dtype, pd.StringDtype) and not values.hasnans and bool((values != "").all()):
         return values
-    return pd.Series([as_id(value, column) for value in values], index=values.index, name=values.name, dtype=str)
+    found = []
+    for row, value in enumerate(values, 1):
+        try:
+            found.append(as_id(value, column))
+        except ValueError as error:
+            raise ValueError(f"{error} (row {row})") from error
+    return pd.Series(found, index=values.index, name=values.name, dtype=str)
 
 
 def as_id(value: Any, column: str) -> str:
@@ -30,6 +37,11 @@ def as_id(value: Any, column: str) -> str:
     if isinstance(value, str):
         if value == "":
             raise ValueError(f"column {column!r} holds an empty id: give every row an id")
+        if not is_unicode(value):
+            raise ValueError(
+                f"column {column!r} holds the id {value!a}, which is no valid Unicode (half of a surrogate pair): "
+                "replace it"
+            )
         return value
     if isinstance(value, bool) or value is None or value is pd.NA:
         raise ValueError(f"column {column!r} holds {value!r}, which is no id: give every row a str or an int")
@@ -44,6 +56,17 @@ def as_id(value: Any, column: str) -> str:
     if isinstance(value, int) or (hasattr(value, "dtype") and value.dtype.kind in "iu"):
         return str(int(value))
     raise ValueError(f"column {column!r} holds {value!r} ({type(value).__name__}): ids are str or int")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: it holds no half of a surrogate pair (a broken emoji)."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def has_value(value: Any) -> bool:

@@ -10,8 +10,9 @@ import pandas as pd
 
 from pt_convsearch.topics.chats import conversations
 from pt_convsearch.topics.checks import has_value
+from pt_convsearch.topics.files import naming
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
-from pt_convsearch.topics.rows import Rows
+from pt_convsearch.topics.rows import Rows, RunningNumber
 
 User = str | Collection[str] | Callable[[str], bool] | None
 _LISTS = ("utterances", "dialogue", "dialog", "turns", "turn", "messages")
@@ -49,14 +50,17 @@ def from_dialogues(
         ['an old one']
     """
     rows, heard = Rows(turns), Heard(user)
-    for dialogue in read_dialogues(dialogues):
-        is_user = heard.asker(dialogue)
-        messages: list[Message] = [
-            {"role": USER if is_user(said.speaker) else ASSISTANT, "content": said.text} for said in dialogue.utterances
-        ]
-        rows.add(dialogue.name, messages)
-    heard.check()
-    return rows.frame()
+    source = conversations(dialogues)
+    with naming(source):
+        for dialogue in read_dialogues(source):
+            is_user = heard.asker(dialogue)
+            messages: list[Message] = [
+                {"role": USER if is_user(said.speaker) else ASSISTANT, "content": said.text}
+                for said in dialogue.utterances
+            ]
+            rows.add(dialogue.name, messages)
+        heard.check()
+        return rows.frame()
 
 
 class Utterance(NamedTuple):
@@ -72,14 +76,15 @@ class Dialogue(NamedTuple):
 def read_dialogues(dialogues: Any) -> Iterator[Dialogue]:
     """Dialogues in any of their shapes; utterances without text are left out."""
     for number, dialogue in enumerate(conversations(dialogues), 1):
-        name, utterances = number, dialogue
+        name: Any = RunningNumber(number)
+        utterances = dialogue
         if isinstance(dialogue, Mapping):
             found = [field for field in _LISTS if field in dialogue]
             if not found:
                 raise ValueError(
                     f"dialogue {number} has none of {', '.join(_LISTS)}: its keys are {', '.join(map(str, dialogue))}"
                 )
-            name = next((dialogue[field] for field in _IDS if has_value(dialogue.get(field))), number)
+            name = next((dialogue[field] for field in _IDS if has_value(dialogue.get(field))), name)
             utterances = next((dialogue[field] for field in found if has_value(dialogue[field])), ())
         if isinstance(utterances, str) or not hasattr(utterances, "__iter__"):
             raise ValueError(f"dialogue {name!r} is {type(utterances).__name__}: give a list of utterances")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,9 @@ import pandas as pd
 
 from pt_convsearch._files import writing_text, written
 from pt_convsearch._lines import read_text
-from pt_convsearch._records import iter_json_lines
-from pt_convsearch.topics.messages import shown_docnos
+from pt_convsearch._records import _no_twins, iter_json_lines
+from pt_convsearch.topics.checks import as_id
+from pt_convsearch.topics.messages import clean_text, clean_value, shown_docnos
 from pt_convsearch.topics.validation import checked, validate
 
 PathLike = str | os.PathLike[str]
@@ -50,14 +54,13 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     from pt_convsearch.topics.frames import from_frame
     from pt_convsearch.topics.turns import from_turns
 
-    first = first_record(path)
+    first, source, new_names = first_record(path), Records(path), dict(columns or {})
+    found = (_renamed(record, new_names) for record in source)
     if isinstance(first, list):
-        return from_messages(records(path), **options)
-    new_names = dict(columns or {})
+        return _built(from_messages, "lists of messages", found, source, options)
     renamed = {new_names.get(name, name) for name in (first or {})}
     if first is None or ("query" in renamed and {"qid", "qhistory"} & renamed):
-        frame = _topics_of(path)
-        frame = frame.rename(columns=new_names)
+        frame = _topics_of(path, new_names).rename(columns=new_names)
         if first is None:
             frame = frame.reindex(columns=["qid", "query", "qhistory"])
         if "qhistory" not in frame.columns and not options:
@@ -65,15 +68,15 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
                 f"{path}: no field 'qhistory' among {', '.join(map(str, first or {}))}; "
                 "name it with columns={'theirs': 'qhistory'}"
             )
-        return validate(frame) if "qid" in frame.columns and not options else from_frame(frame, **options)
-    found = ({new_names.get(name, name): value for name, value in record.items()} for record in records(path))
-    kind = holds({new_names.get(name, name): value for name, value in first.items()})
+        build = validate if "qid" in frame.columns and not options else from_frame
+        return _built(build, "topics", frame, source, options)
+    kind = holds(_renamed(first, new_names))
     if kind == "messages" or (kind is None and is_message(renamed)):
-        return from_messages(found, **options)
+        return _built(from_messages, "messages", found, source, options)
     if kind == "utterances":
-        return from_dialogues(found, **options)
+        return _built(from_dialogues, "dialogues", found, source, options)
     if kind == "turns" or "raw_utterance" in renamed:
-        return from_turns(found, **options)
+        return _built(from_turns, "records of turns", found, source, options)
     raise ValueError(
         f"{path}: records with {', '.join(map(str, first))} are neither topics nor a log (a record is a conversation "
         "with messages, utterances, a turn, or a message with conversation_id, role and content); "
@@ -81,12 +84,32 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     )
 
 
+def _renamed(record: Any, new_names: Mapping[str, str]) -> Any:
+    return {new_names.get(name, name): value for name, value in record.items()} if isinstance(record, dict) else record
+
+
+def _built(
+    build: Callable[..., pd.DataFrame], what: str, given: Any, source: Records, options: Mapping[str, Any]
+) -> pd.DataFrame:
+    """The topics that a builder makes of a file; an option that it does not take is named."""
+    taken = list(inspect.signature(build).parameters)[1:]
+    stranger = next((name for name in options if name not in taken), None)
+    if stranger is not None:
+        raise ValueError(
+            f"{source.path} holds {what}, which take no option {stranger!r}: cs.topics.{build.__name__} takes "
+            f"{', '.join(taken)}"
+        )
+    with naming(source):
+        return build(given, **options)
+
+
 def write(topics: pd.DataFrame, path: PathLike) -> None:
     """Write topics to JSON Lines (one object a row) or parquet, by the name's ending; :func:`read` gives them back.
 
     Nothing is lost: texts such as "NA", quotes, emoji, line ends, lists and nulls come back as they were, ints as
-    ints. Only JSON Lines has no categories: such a column comes back as text (parquet keeps them and their order). A
-    kill leaves an older file as it was.
+    ints. Only half of a surrogate pair (a broken emoji), which no file can hold, becomes U+FFFD, and JSON Lines has no
+    categories: such a column comes back as text (parquet keeps them and their order). A kill leaves an older file as
+    it was.
 
     Args:
         topics: a topics frame; checked by :func:`validate` first.
@@ -98,7 +121,13 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
     topics = checked(topics)
     if is_parquet(path):
         with written(path) as temporary:
-            _one_kind_of_docno(topics).to_parquet(temporary, engine="pyarrow", index=False)
+            topics = _one_kind_of_docno(topics)
+            try:
+                topics.to_parquet(temporary, engine="pyarrow", index=False)
+            except UnicodeEncodeError:
+                held = [name for name in topics.columns if topics[name].dtype == object]
+                topics = topics.assign(**{name: topics[name].map(clean_value) for name in held})
+                topics.to_parquet(temporary, engine="pyarrow", index=False)
         return
     if _ending(path) not in (".jsonl", ".ndjson"):
         raise ValueError(f"{path}: topics are written to .jsonl (also .gz, .bz2, .xz) or .parquet")
@@ -107,25 +136,75 @@ def write(topics: pd.DataFrame, path: PathLike) -> None:
     columns = [_values(topics[name]) for name in topics.columns]
     with writing_text(path) as handle:
         for values in zip(*columns, strict=True):
-            handle.write(encode(dict(zip(names, values, strict=True))))
+            handle.write(clean_text(encode(dict(zip(names, values, strict=True)))))
             handle.write("\n")
 
 
-def records(path: PathLike, *, columns: list[str] | None = None) -> Iterator[Any]:
+class Records:
     """The records of a JSON Lines, JSON (one list) or parquet file (all columns, or some), one after the other.
 
-    Of a folder those of all such files in it, by name.
+    Of a folder those of all such files in it, by name. ``at`` says where the last one stands: "log.jsonl, line 4";
+    before the first and after the last it is the file or folder.
+
+    Raises:
+        ValueError: no such file format, what cannot be read, a record that is no object and no list; named by file and
+            line or record.
     """
+
+    def __init__(self, path: PathLike, *, columns: list[str] | None = None) -> None:
+        self.path = self.at = str(path)
+        self.unreadable = False
+        self._placed = _placed(path, columns)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            at, record = next(self._placed, (self.path, _END))
+        except ValueError:
+            self.unreadable = True
+            raise
+        self.at = at
+        if record is _END:
+            raise StopIteration
+        if not isinstance(record, dict | list):
+            self.unreadable = True
+            raise ValueError(
+                f"{at}: {json.dumps(record):.40} is no record: topics and logs are JSON objects (a conversation may be "
+                "a list of its messages, too)"
+            )
+        return record
+
+
+_END = object()
+
+
+@contextlib.contextmanager
+def naming(source: Any) -> Iterator[None]:
+    """Errors of what is built from :class:`Records` begin with the file, and the record where one was being read."""
+    try:
+        yield
+    except ValueError as error:
+        # what could not be read is named already
+        if not isinstance(source, Records) or source.unreadable or type(error) is not ValueError:
+            raise
+        raise ValueError(f"{source.at}: {error}") from error
+
+
+def _placed(path: PathLike, columns: list[str] | None) -> Iterator[tuple[str, Any]]:
+    """Each record after where it stands."""
     if Path(path).is_dir():
         for file in files_in(path):
-            yield from records(file, columns=columns)
+            yield from _placed(file, columns)
         return
     if is_parquet(path):
         import pyarrow.parquet
 
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=4096, columns=columns):
-                yield from batch.to_pylist()
+        with _whole(path), pyarrow.parquet.ParquetFile(path) as file:
+            rows = (row for batch in file.iter_batches(batch_size=4096, columns=columns) for row in batch.to_pylist())
+            for number, record in enumerate(rows, 1):
+                yield f"{path}, row {number}", record
         return
     if _ending(path) in (".csv", ".tsv", ".xlsx"):
         raise ValueError(
@@ -134,17 +213,45 @@ def records(path: PathLike, *, columns: list[str] | None = None) -> Iterator[Any
     if _ending(path) == ".json":
         text = read_text(path)
         try:
-            found = json.loads(text) if text.strip() else []
+            found = json.loads(text, object_pairs_hook=_no_twins) if text.strip() else []
         except json.JSONDecodeError as error:
             # JSON Lines are often called .json as well
             if not error.msg.startswith("Extra data"):
                 raise ValueError(f"{path}: not valid JSON ({error})") from error
             found = None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, record {_unreadable(text)}: not valid JSON ({error})") from error
         if found is not None:
-            yield from found if isinstance(found, list) else [found]
+            for number, record in enumerate(found if isinstance(found, list) else [found], 1):
+                yield f"{path}, record {number}", record
             return
-    for _, record in iter_json_lines(path):
-        yield record
+    for number, record in iter_json_lines(path):
+        yield f"{path}, line {number}", record
+
+
+def _unreadable(text: str) -> int:
+    """Which record of a JSON text, from 1, has a key twice, is nested too deeply or holds too long a number."""
+    decoder = json.JSONDecoder(object_pairs_hook=_no_twins)
+    between = re.compile(r"[\s,\[]*" if text.lstrip().startswith("[") else r"\s*")
+    number, end = 1, 0
+    with contextlib.suppress(ValueError, RecursionError):
+        while start := between.match(text, end):
+            end = decoder.raw_decode(text, start.end())[1]
+            number += 1
+    return number
+
+
+@contextlib.contextmanager
+def _whole(path: PathLike) -> Iterator[None]:
+    """An error that names a parquet file that cannot be read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError):
+            raise
+        raise ValueError(f"{path}: not a parquet file, or a cut or damaged one ({error})") from error
 
 
 def files_in(folder: PathLike) -> list[Path]:
@@ -173,17 +280,16 @@ def first_record(path: PathLike) -> Any:
     if is_parquet(path):
         import pyarrow.parquet
 
-        names = pyarrow.parquet.read_schema(path).names
+        with _whole(path):
+            names = pyarrow.parquet.read_schema(path).names
         lists = [name for name in SHARED_LISTS if name in names]
-        row = dict(next(filter(_says, records(path, columns=lists)), {})) if lists else {}
+        row = dict(next(filter(_says, Records(path, columns=lists)), {})) if lists else {}
         return {**dict.fromkeys(names), **row}
-    lines = records(path)
+    lines = Records(path)
     first = next(lines, None)
     if isinstance(first, dict) and not _says(first):
         first = next((record for record in lines if isinstance(record, dict) and _says(record)), first)
-    if first is None or isinstance(first, dict | list):
-        return first
-    raise ValueError(f"{path}: its first record is {type(first).__name__}; topics and logs are JSON objects")
+    return first
 
 
 def _says(record: Mapping[str, Any]) -> bool:
@@ -202,10 +308,10 @@ def is_parquet(path: PathLike) -> bool:
     return Path(path).suffix.lower() in (".parquet", ".pq")
 
 
-def _topics_of(path: PathLike) -> pd.DataFrame:
+def _topics_of(path: PathLike, new_names: Mapping[str, str]) -> pd.DataFrame:
     if Path(path).is_dir():
-        return pd.concat([_topics_of(file) for file in files_in(path)], ignore_index=True)
-    return _parquet(path) if is_parquet(path) else _frame(records(path), path)
+        return pd.concat([_topics_of(file, new_names) for file in files_in(path)], ignore_index=True)
+    return _parquet(path) if is_parquet(path) else _frame(Records(path), new_names)
 
 
 def _parquet(path: PathLike) -> pd.DataFrame:
@@ -213,7 +319,8 @@ def _parquet(path: PathLike) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(path)
+    with _whole(path):
+        table = pyarrow.parquet.read_table(path)
     nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
     frame = table.drop_columns(nested).to_pandas()
     for name in nested:
@@ -221,11 +328,20 @@ def _parquet(path: PathLike) -> pd.DataFrame:
     return frame[[name for name in table.column_names if name in frame.columns]]
 
 
-def _frame(records: Iterable[Any], path: PathLike) -> pd.DataFrame:
+def _frame(records: Records, new_names: Mapping[str, str]) -> pd.DataFrame:
     """Records as a frame; a column of ints with gaps stays whole numbers, a text stays what it is."""
-    found = list(records)
-    if not all(isinstance(record, dict) for record in found):
-        raise ValueError(f"{path}: a record is no JSON object, though the first one is a topic")
+    found, ids = [], {"qid", "conversation_id"}
+    ids |= {theirs for theirs, ours in new_names.items() if ours in ids}
+    for record in records:
+        if not isinstance(record, dict):
+            raise ValueError(f"{records.at}: a list among topics, which are JSON objects")
+        for name in ids & record.keys():
+            if record[name] is not None:
+                try:
+                    as_id(record[name], new_names.get(name, name))
+                except ValueError as error:
+                    raise ValueError(f"{records.at}: {error}") from error
+        found.append(record)
     names = list(dict.fromkeys(name for record in found for name in record))
     return pd.DataFrame({name: _series([record.get(name) for record in found]) for name in names})
 
@@ -242,7 +358,10 @@ def _one_kind_of_docno(topics: pd.DataFrame) -> pd.DataFrame:
 def _series(values: list[Any]) -> pd.Series:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {str}:
-        return pd.Series(values, dtype="str")
+        try:
+            return pd.Series(values, dtype="str")
+        except UnicodeEncodeError:
+            return pd.Series([value if value is None else clean_text(value) for value in values], dtype="str")
     if kinds == {int}:
         return pd.Series(values, dtype="int64" if None not in values else "Int64")
     if kinds == {bool}:

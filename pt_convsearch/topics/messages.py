@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pt_convsearch.topics.checks import as_id, has_value
+from pt_convsearch.topics.checks import as_id, has_value, is_unicode
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +29,6 @@ ROLES: dict[str, str | None] = {
 }  # fmt: skip
 ROLE_FIELDS = ("role", "from", "speaker")
 CONTENT_FIELDS = ("content", "value", "text", "utterance")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class MessageReader:
@@ -80,7 +78,10 @@ class MessageReader:
             if not _has_content(value):
                 self.without_content.append(f"message {number} of {where}")
             return None
-        docnos = shown_docnos(value)
+        try:
+            docnos = shown_docnos(value)
+        except ValueError as error:
+            raise ValueError(f"message {number} of {where}: {error}") from error
         if not docnos:
             return {"role": role, "content": content}
         return {"role": role, "content": content, "docno": docnos if len(docnos) > 1 else docnos[0]}
@@ -161,9 +162,24 @@ def _has_content(value: Mapping[str, Any]) -> bool:
 
 def clean_text(text: str) -> str:
     """The text, a half of a surrogate pair (a broken emoji, which no file can hold) replaced by U+FFFD."""
-    if text.isascii() or _SURROGATE.search(text) is None:
+    if is_unicode(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_value(value: Any) -> Any:
+    """A value whose texts, also those in lists and dicts, are cleaned as by :func:`clean_text`.
+
+    >>> clean_value(["a", {"b": "c" + chr(0xD83D)}]) == ["a", {"b": "c" + chr(0xFFFD)}]
+    True
+    """
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [clean_value(one) for one in value]
+    if isinstance(value, dict):
+        return {clean_value(name): clean_value(one) for name, one in value.items()}
+    return value
 
 
 def as_history(
@@ -181,7 +197,7 @@ def as_history(
         ValueError: what is missing, or no history; the message names ``where``.
     """
     if type(value) is list and all(map(_is_plain, value)):
-        return value
+        return _in_unicode(value, where)
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -200,7 +216,7 @@ def as_history(
             if role == USER or text.strip()
         ]
     if all(map(_is_plain, values)):
-        return values
+        return _in_unicode(values, where)
     return (reader or MessageReader()).messages(values, where)
 
 
@@ -214,6 +230,19 @@ def _is_plain(message: Any) -> bool:
     if type(docno) is list:
         return len(docno) > 1 and all(type(one) is str and one for one in docno)
     return type(docno) is str and docno != ""
+
+
+def _in_unicode(messages: list[Message], where: str) -> list[Message]:
+    """Plain messages as they are; where a text holds half of a surrogate pair, messages with the text cleaned."""
+    for number, message in enumerate(messages, 1):
+        if "docno" in message:
+            try:
+                shown_docnos(message)
+            except ValueError as error:
+                raise ValueError(f"message {number} of {where}: {error}") from error
+    if all(is_unicode(message["content"]) for message in messages):
+        return messages
+    return [{**message, "content": clean_text(message["content"])} for message in messages]
 
 
 def _is_list(value: Any) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from pt_convsearch.topics.chats import conversations
 from pt_convsearch.topics.dialogues import Dialogue, Heard, User, Utterance, read_dialogues
+from pt_convsearch.topics.files import naming
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message
 from pt_convsearch.topics.rows import Rows
 from pt_convsearch.topics.task import Task, qrels_frame
@@ -60,10 +62,12 @@ def responses(
     rows = Rows()
     corpus: list[dict[str, str]] = []
     heard = Heard(user)
-    for dialogue in read_dialogues(dialogues):
-        corpus.extend(_add(rows, dialogue, heard.asker(dialogue), join_turns))
-    heard.check()
-    topics = rows.frame()
+    source = conversations(dialogues)
+    with naming(source):
+        for dialogue in read_dialogues(source):
+            corpus.extend(_add(rows, dialogue, heard.asker(dialogue), join_turns))
+        heard.check()
+        topics = rows.frame()
     if duplicates == "own-id":
         qids = docnos = [document["docno"] for document in corpus]
         return Task(topics, corpus, qrels_frame(qids, docnos))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch.topics.checks import as_id, first_three
-from pt_convsearch.topics.messages import USER, Message
+from pt_convsearch.topics.messages import USER, Message, clean_value
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +33,10 @@ def further_columns(columns: Iterable[str]) -> tuple[str, ...]:
     return named
 
 
+class RunningNumber(int):
+    """What names a conversation without an id: its place in the log, from 1."""
+
+
 class Rows:
     """Collects the topics of many conversations.
 
@@ -47,6 +51,8 @@ class Rows:
             raise ValueError(f"turns is {turns!r}: give 'all' or 'last' (the last user message of each conversation)")
         self._last = turns == "last"
         self._conversations: dict[str, int] = {}
+        self._opened = 0
+        self._numbered: set[str] = set()
         self._without_question = 0
         self._qids: list[str] = []
         self._queries: list[str] = []
@@ -82,7 +88,13 @@ class Rows:
 
     def open(self, conversation_id: Any) -> str:
         """Begin a conversation: its id as str; one that comes twice is refused by :meth:`frame`."""
-        name = as_id(conversation_id, "conversation_id")
+        self._opened += 1
+        try:
+            name = as_id(conversation_id, "conversation_id")
+        except ValueError as error:
+            raise ValueError(f"conversation {self._opened}: {error}") from error
+        if isinstance(conversation_id, RunningNumber):
+            self._numbered.add(name)
         self._conversations[name] = self._conversations.get(name, 0) + 1
         return name
 
@@ -105,7 +117,7 @@ class Rows:
         if repeated:
             raise ValueError(
                 f"{len(repeated)} conversation ids are used more than once ({first_three(repeated)}): "
-                "give each conversation its own id"
+                f"give each conversation its own id{self._by_position(repeated)}"
             )
         if self._without_question:
             logger.info("%d conversations without a user message give no topic", self._without_question)
@@ -117,13 +129,19 @@ class Rows:
                 "answer": pd.Series(self._answers, dtype="str"),
                 "conversation_id": pd.Series(self._conversation_ids, dtype="str"),
                 "turn_number": pd.Series(self._turns, dtype="int64"),
-                **{column: pd.Series(values) for column, values in self._extras.items()},
+                **{column: pd.Series(list(map(clean_value, values))) for column, values in self._extras.items()},
             }
         )
         if frame["qid"].duplicated().any():
             twice = frame["qid"][frame["qid"].duplicated()].unique()
             raise ValueError(f"{len(twice)} qids name more than one question ({first_three(twice)})")
         return frame
+
+    def _by_position(self, repeated: list[str]) -> str:
+        numbered = [name for name in repeated if name in self._numbered]
+        if not numbered:
+            return ""
+        return f" ({first_three(numbered)}: given by position, from 1, where a conversation has no id of its own)"
 
 
 def joined(answers: Sequence[Message]) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pt_convsearch.topics.chats import conversations
 from pt_convsearch.topics.checks import as_id, first_three, has_value
+from pt_convsearch.topics.files import naming
 from pt_convsearch.topics.messages import ASSISTANT, USER, Message, clean_text
 from pt_convsearch.topics.rows import Rows, further_columns
 
@@ -63,11 +64,19 @@ def from_turns(
     """
     columns, passages = further_columns(columns), passages or {}
     grouped: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
-    for number, (conversation, record) in enumerate(_flat(conversations(records)), 1):
-        if conversation is None:
-            raise ValueError(f"turn record {number} names no conversation (looked for {', '.join(_CONVERSATION)})")
-        name = as_id(conversation, "conversation_id")
-        grouped.setdefault(name, []).append((_number(record, name), record))
+    source = conversations(records)
+    with naming(source):
+        for number, (conversation, record) in enumerate(_flat(source), 1):
+            if conversation is None:
+                raise ValueError(f"turn record {number} names no conversation (looked for {', '.join(_CONVERSATION)})")
+            name = _id(conversation, "conversation_id", f"turn record {number}")
+            grouped.setdefault(name, []).append((_number(record, name), record))
+        return _topics(grouped, passages, columns)
+
+
+def _topics(
+    grouped: Mapping[str, list[tuple[int, Mapping[str, Any]]]], passages: Mapping[str, str], columns: Iterable[str]
+) -> pd.DataFrame:
     rows = Rows()
     for name, turns in grouped.items():
         turns.sort(key=lambda turn: turn[0])
@@ -80,10 +89,12 @@ def from_turns(
             messages.extend(_said(record, f"turn {number} of conversation {name!r}", passages))
         found = [record for _, record in turns]
         qids = [
-            as_id(record["qid"], "qid") if has_value(record.get("qid")) else f"{name}_{number}"
+            _id(record["qid"], "qid", f"turn {number} of conversation {name!r}")
+            if has_value(record.get("qid"))
+            else f"{name}_{number}"
             for number, record in turns
         ]
-        extras = {"qrewrite": [_first(record, _REWRITE) for record in found]}
+        extras: dict[str, list[Any]] = {"qrewrite": [_first(record, _REWRITE) for record in found]}
         extras.update({column: [record.get(column) for record in found] for column in columns})
         rows.add(name, messages, qids=qids, turn_numbers=numbers, extras=extras)
     frame = rows.frame()
@@ -96,7 +107,9 @@ def from_turns(
 
 def _flat(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """(conversation, turn) for each turn, nested or not."""
-    for record in records:
+    for place, record in enumerate(records, 1):
+        if not isinstance(record, Mapping):
+            raise ValueError(f"record {place} is a {type(record).__name__}: give a dict for each turn or conversation")
         nested = next((record[key] for key in _NESTED if isinstance(record.get(key), list)), None)
         name = _first(record, _CONVERSATION)
         if nested is None:
@@ -110,6 +123,13 @@ def _flat(records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[s
                     "role and content are read by cs.topics.from_messages, utterances by cs.topics.from_dialogues"
                 )
             yield name, {**shared, **turn}
+
+
+def _id(value: Any, column: str, where: str) -> str:
+    try:
+        return as_id(value, column)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _number(record: Mapping[str, Any], conversation: str) -> int:
@@ -131,9 +151,9 @@ def _said(record: Mapping[str, Any], where: str, passages: Mapping[str, str]) ->
     docno = _first(record, _DOCNO)
     if docno is not None:
         named, passage = docno, record.get("passage_id")
-        docno = as_id(docno, "docno")
+        docno = _id(docno, "docno", where)
         if has_value(passage) and named == record.get("canonical_result_id"):
-            docno = f"{docno}-{as_id(passage, 'passage_id')}"
+            docno = f"{docno}-{_id(passage, 'passage_id', where)}"
     answer = _first(record, _ANSWER)
     if answer is None and docno is not None:
         answer = passages.get(docno)

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pt_convsearch.topics.checks import as_ids, check_queries, first_three
-from pt_convsearch.topics.messages import Message, MessageReader, as_history
+from pt_convsearch.topics.messages import Message, MessageReader, as_history, clean_text
 
 _TEXTS = ("query", "answer", "qrewrite", "qutterance")
 
@@ -113,7 +113,11 @@ def _texts(column: pd.Series, qids: pd.Series) -> pd.Series:
     wrong = [not gone and not isinstance(value, str) for value, gone in zip(column, missing, strict=True)]
     if any(wrong):
         raise ValueError(f"{column.name} of qid {first_three(qids[wrong])} is no text: give a str")
-    return column.where(~missing, None).astype("str")
+    column = column.where(~missing, None)
+    try:
+        return column.astype("str")
+    except UnicodeEncodeError:
+        return column.map(clean_text, na_action="ignore").astype("str")
 
 
 def turn_numbers(column: pd.Series, qids: pd.Series) -> pd.Series:

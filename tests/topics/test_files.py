@@ -155,32 +155,6 @@ def test_dialogues_turns_and_renamed_columns_on_disk(tmp_path) -> None:
     assert topics.qrewrite.isna().all()
 
 
-def test_files_that_are_damaged_or_strange(tmp_path) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"qid": "1", "query": "a", "qhistory": []}\n{"qid": ', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"t\.jsonl, line 2"):
-        cs.topics.read(path)
-    for strange in ([3], [{"qid": "1", "query": "a", "qhistory": []}, 3]):
-        as_jsonl(path, strange)
-        with pytest.raises(ValueError, match=r"t\.jsonl: .*record is"):
-            cs.topics.read(path)
-    (tmp_path / "t.json").write_text('[{"qid": ', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"t\.json: not valid JSON"):
-        cs.topics.read(tmp_path / "t.json")
-    as_jsonl(path, [{"name": "x"}])
-    with pytest.raises(ValueError, match="columns="):
-        cs.topics.read(path)
-    with pytest.raises(FileNotFoundError):
-        cs.topics.read(tmp_path / "none.jsonl")
-    with pytest.raises(ValueError, match=r"\.jsonl"):
-        cs.topics.write(odd_topics(), tmp_path / "t.csv")
-    whole = tmp_path / "t.jsonl.gz"
-    cs.topics.write(odd_topics(), whole)
-    whole.write_bytes(whole.read_bytes()[:-40])
-    with pytest.raises(ValueError, match=r"t\.jsonl\.gz"):
-        cs.topics.read(whole)
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:
     path = tmp_path / "t.jsonl"
     cs.topics.write(odd_topics(), path)
@@ -284,33 +258,3 @@ def test_a_folder_of_topics(tmp_path) -> None:
     cs.topics.write(topics.head(5), tmp_path / "1.jsonl")
     cs.topics.write(topics.tail(len(topics) - 5), tmp_path / "2.parquet")
     assert cs.topics.read(tmp_path).qid.tolist() == topics.qid.tolist()
-
-
-def test_what_a_file_is_not(tmp_path) -> None:
-    """Compression without its ending is seen; other encodings, tables and damage are told."""
-    lines = "".join(json.dumps(record) + "\n" for record in CHATS).encode()
-    (tmp_path / "packed.jsonl").write_bytes(gzip.compress(lines))
-    assert cs.topics.read(tmp_path / "packed.jsonl").qid.tolist() == ["s_1", "s_2", "t_1"]
-    damaged = bytearray(gzip.compress(lines * 50))
-    damaged[len(damaged) // 2] ^= 0xFF
-    for name, content, told in (
-        ("utf16.jsonl", lines.decode().encode("utf-16"), "line 1: UTF-16, not UTF-8: save it as UTF-8"),
-        ("utf32.jsonl", lines.decode().encode("utf-32"), r"utf32\.jsonl, line 1: UTF-32, not UTF-8: save it as UTF-8"),
-        ("utf32be.json", b"\x00\x00\xfe\xff" + lines.decode().encode("utf-32-be"), "line 1: UTF-32, not UTF-8"),
-        ("bare16le.jsonl", lines.decode().encode("utf-16-le"), r"bare16le\.jsonl, line 1: .*like UTF-16 or UTF-32 w"),
-        ("bare16be.json", lines.decode().encode("utf-16-be"), r"bare16be\.json, line 1: .*like UTF-16 .* as UTF-8"),
-        ("bare32le.json", lines.decode().encode("utf-32-le"), r"bare32le\.json, line 1: .*like UTF-16 .* as UTF-8"),
-        ("bare32be.jsonl", lines.decode().encode("utf-32-be"), "line 1: .*like UTF-16 or UTF-32 without a byte order"),
-        ("zeros.jsonl", bytes(20), "line 1: not valid JSON"),
-        ("latin.jsonl", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
-        ("latin.json", '["é"]'.encode("latin-1"), "not valid UTF-8 .*save it as UTF-8"),
-        ("log.csv", b"id,role,content\n", "is a table: read it with pandas"),
-        ("cut.json.gz", gzip.compress(lines)[:-9], "the file is cut or damaged"),
-        ("damaged.jsonl.gz", bytes(damaged), "cut or damaged|not valid"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=told):
-            cs.topics.read(tmp_path / name)
-    for name in ("empty.json", "empty.jsonl"):
-        (tmp_path / name).write_bytes(b"")
-        assert len(cs.topics.read(tmp_path / name)) == 0
