@@ -34,6 +34,25 @@ SEPARATOR = "\u2003\u2002\u2003"
 MAX_SOURCE_LENGTH, MAX_NEW_TOKENS = 100, 400
 
 
+def source_of(docno: Any, text: Any, first: Any, text_field: str) -> str:
+    """The text before any expansion: ``first`` (the document's text_0) where the text begins with it, as an expanded
+    one does.
+
+    Raises:
+        ValueError: a text that is no str, or a ``first`` that is another text, which belongs to the user.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"the {text_field} of docno {docno!r} is {text!r}: give a str ('' where there is none)")
+    if not isinstance(first, str):
+        return text.split(SEPARATOR, 1)[0]
+    if text != first and not text.startswith(first + SEPARATOR):
+        raise ValueError(
+            f"{text_field}_0 of docno {docno!r} ({first!r:.60}) is not what its {text_field} ({text!r:.60}) was before "
+            f"an expansion, which that name is kept for: rename the column {text_field}_0"
+        )
+    return first
+
+
 class Resp2Ctxt(Stage):
     """Expands responses by generated contexts: a document transformer for the front of an index.
 
@@ -73,8 +92,8 @@ class Resp2Ctxt(Stage):
 
     Raises:
         pt.validate.InputValidationError: a column is missing.
-        ValueError: a text that is no str (the docno is named), an option out of range, or a checkpoint that is no
-            sequence-to-sequence model or lacks weights.
+        ValueError: a text that is no str, or a ``text_0`` that is no earlier text of it (the docno is named); an option
+            out of range; or a checkpoint that is no sequence-to-sequence model or lacks weights.
         OSError: there is no such model.
 
     Example:
@@ -170,12 +189,7 @@ class Resp2Ctxt(Stage):
                 yield {**document, **added}
 
     def _source(self, docno: Any, text: Any, first: Any) -> str:
-        """The text before any expansion."""
-        if not isinstance(text, str):
-            raise ValueError(
-                f"the {self.text_field} of docno {docno!r} is {text!r}: give a str ('' where there is none)"
-            )
-        return first if isinstance(first, str) else text.split(SEPARATOR, 1)[0]
+        return source_of(docno, text, first, self.text_field)
 
     # -- generating
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from .resp2ctxt import SEPARATOR
+from .resp2ctxt import source_of
 
 _COLUMNS = {"docno": "str", "terms": "int64", "added": "int64", "new": "int64", "reweighted": "int64"}
 
@@ -36,7 +36,7 @@ def expansion_terms(
         ``reweighted_terms``, dicts of term to how often it was added, most frequent first.
 
     Raises:
-        ValueError: a document without ``expansion``.
+        ValueError: a document without ``expansion`` or text, or with a ``text_0`` that is no earlier text of it.
 
     Example:
         >>> import pt_convsearch as cs
@@ -55,7 +55,7 @@ def expansion_terms(
         if not isinstance(document.get("expansion"), str):
             raise ValueError(f"document {document.get('docno')!r} has no expansion: give what cs.Resp2Ctxt returned")
         first = document.get(f"{text_field}_0")
-        own = Counter(analyze(first if isinstance(first, str) else document[text_field].split(SEPARATOR, 1)[0]))
+        own = Counter(analyze(source_of(document["docno"], document.get(text_field, first), first, text_field)))
         added = Counter(analyze(document["expansion"]))
         new = {term: count for term, count in added.most_common() if term not in own}
         again = {term: count for term, count in added.most_common() if term in own}

@@ -131,6 +131,23 @@ def test_a_second_pass_expands_nothing_twice(expander: cs.Resp2Ctxt) -> None:
     pd.testing.assert_frame_equal(expander(once[["docno", "text"]]), once)
 
 
+def test_a_column_of_the_users_own_is_not_taken_for_the_text(expander: cs.Resp2Ctxt) -> None:
+    """text_0 is the text before an expansion only where the text is it, or goes on after it with the separator."""
+    own = [{"docno": "a", "text": "w1", "text_0": "w1"}, {"docno": "b", "text": "w1 w2", "text_0": "w1"}]
+    refused = r"text_0 of docno 'b' \('w1'\) is not what its text \('w1 w2'\) was.*rename the column text_0"
+    with pytest.raises(ValueError, match=refused):
+        expander(pd.DataFrame(own))
+    with pytest.raises(ValueError, match=refused):
+        list(expander.transform_iter(own))
+    with pytest.raises(ValueError, match=refused):
+        cs.expansion_terms([document | {"expansion": "w3"} for document in own])
+    assert expander(pd.DataFrame(own[:1]))["text_0"].tolist() == ["w1"]
+    expanded = {"docno": "c", "text": f"w1{SEPARATOR}w9", "text_0": "w1"}
+    assert next(expander.transform_iter([expanded])) == next(expander.transform_iter([{**own[0], "docno": "c"}]))
+    with pytest.raises(ValueError, match="the text of docno 'd' is None"):
+        cs.expansion_terms([{"docno": "d", "expansion": "w3"}])
+
+
 def test_the_text_stays_where_it_is_not_to_be_touched(t5: str, tmp_path: Path) -> None:
     expander = cs.Resp2Ctxt(t5, append=False, max_new_tokens=12)
     documents = [{"docno": "a", "text": "w1 w2"}, {"docno": "b", "text": "w3"}]
