@@ -121,7 +121,8 @@ def shortcut_dependence(
 
     Returns:
         a :class:`ShortcutDependence`. Overlap and RBO are 1 for equal rankings, 0 for rankings that share nothing,
-        or of which one is empty; questions for which both rankings are empty are left out and counted. Retention is
+        or of which one is empty; questions for which both rankings are empty are left out and counted, of the control's
+        means too. Retention is
         the second system's mean over the first's, NaN where the first's is 0.
 
     Raises:
@@ -206,10 +207,12 @@ def _per_query(
 
 
 def _summary(group: str, rows: pd.DataFrame, measure: str, k: int, *, control: bool, judged: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"group": group, "n": int(rows["overlap"].notna().sum())}
-    row[f"overlap@{k}"], row["RBO"] = rows["overlap"].mean(), rows["rbo"].mean()
-    if control:
-        row[f"overlap@{k} swapped"], row["RBO swapped"] = rows["overlap_swapped"].mean(), rows["rbo_swapped"].mean()
+    compared = rows[rows["overlap"].notna()]
+    row: dict[str, Any] = {"group": group, "n": len(compared)}
+    row[f"overlap@{k}"], row["RBO"] = compared["overlap"].mean(), compared["rbo"].mean()
+    if control:  # over the same questions: where neither ranking has results, the wrong question is no control of any
+        row[f"overlap@{k} swapped"] = compared["overlap_swapped"].mean()
+        row["RBO swapped"] = compared["rbo_swapped"].mean()
     if judged:
         row["n judged"] = int(rows["full"].notna().sum())
         row[f"{measure} full"], row[f"{measure} without"] = rows["full"].mean(), rows["without"].mean()

@@ -68,6 +68,17 @@ def test_a_wrong_question_changes_what_reads_it(topics, qrels, systems) -> None:
     assert reads.summary["R@10 full"].tolist() == [0.5]  # gold b: q_t is b at c1_2, c at c1_3
 
 
+def test_the_wrong_question_is_averaged_over_the_same_questions(systems) -> None:
+    """a_2 says nothing: [] / []; with the question of b_2 [y] is found, which is no 0 of the control."""
+    silent = pd.DataFrame({"qid": ["a_2", "b_2"], "query": ["", "y"], "conversation_id": ["a", "b"]})
+    silent["qhistory"] = [[{"role": "user", "content": text}] for text in ("", "x")]
+    found = cs.shortcut_dependence(systems["X_t"], systems["X_t\\q_t"], silent, control="swapped", rbo_p=0.5)
+    assert found.left_out == {"first turns": 0, "no results": 1}
+    # b_2: [y x] against [x] of the history, and against [x] of the history with the empty question of a_2
+    row = found.summary.iloc[0]
+    assert row[["n", "overlap@10", "overlap@10 swapped", "RBO", "RBO swapped"]].tolist() == [1, 0.5, 0.5, 0.25, 0.25]
+
+
 def test_frames_of_results(topics, systems) -> None:
     full, without = systems["X_t"](topics), systems["X_t\\q_t"](topics)
     found = cs.shortcut_dependence(full, without, topics)
