@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import re
 import tempfile
 import unicodedata
@@ -18,6 +19,7 @@ import pyterrier as pt
 
 from pt_convsearch.topics.checks import as_ids, first_three
 
+logger = logging.getLogger(__name__)
 Corpus = pd.DataFrame | pt.Transformer | Iterable[dict[str, Any]] | Callable[[], Iterable[dict[str, Any]]] | Any
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _CHUNK = 20_000
@@ -65,7 +67,9 @@ class TextStore:
             :class:`BiEncoder` does; None: titles are not read.
 
     Raises:
-        ValueError: a field is missing, a text is no str, or a docno stands twice; the message names the docno.
+        ValueError: a field is missing, a text is no str, or a docno stands twice; the message names the docno. A text
+            loader that refuses everything, once it is asked: what it refuses beside others has no text, which is
+            logged with its own words.
     """
 
     def __init__(self, corpus: Corpus, text_field: str = "text", title_field: str | None = "title") -> None:
@@ -181,16 +185,41 @@ class TextStore:
         return rows
 
     def _ask(self, docnos: list[str]) -> dict[str, str]:
+        """Texts from the loader; docnos that it refuses have none, and it may not refuse everything."""
+        refused: dict[str, Exception] = {}
+        texts = self._halved(docnos, refused)
+        if not refused:
+            return texts
+        first, error = next(iter(refused.items()))
+        said = f"{type(error).__name__}: {error}"
+        if len(refused) == len(docnos) > 1 and not self._still_loads():
+            raise ValueError(
+                f"the text loader {self._loader!r} refused all of the {len(docnos)} docnos it was asked for "
+                f"({first_three(docnos)}): {said}; a loader that does not know a docno may leave it out"
+            ) from error
+        logger.warning(
+            "the text loader %r refused %d of %d docnos, which count as without text (first %r: %s)",
+            self._loader, len(refused), len(docnos), first, said,
+        )  # fmt: skip
+        return texts
+
+    def _still_loads(self) -> bool:
+        """Whether the loader gives a text once more that it gave before: then what it refuses is new to it."""
+        given = next((docno for docno, row in self._known.items() if self._loaded[row]), None)
+        return given is not None and bool(self._halved([given], {}))
+
+    def _halved(self, docnos: list[str], refused: dict[str, Exception]) -> dict[str, str]:
         """Texts from the loader; one that refuses docnos it does not know is asked by halves."""
         assert self._loader is not None
         asked = pd.DataFrame({"qid": "0", "query": "", "docno": pd.array(docnos, dtype="str")})
         try:
             loaded = self._loader.transform(asked)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError) as error:
             if len(docnos) == 1:
+                refused[docnos[0]] = error
                 return {}
             middle = len(docnos) // 2
-            return self._ask(docnos[:middle]) | self._ask(docnos[middle:])
+            return self._halved(docnos[:middle], refused) | self._halved(docnos[middle:], refused)
         if self.text_field not in loaded.columns:
             raise TypeError(f"the text loader {self._loader!r} gives no column {self.text_field!r}")
         titles = loaded[self.title_field] if self.title_field in loaded.columns else [None] * len(loaded)

@@ -90,6 +90,33 @@ def test_a_loader_that_refuses_what_it_does_not_know_is_asked_by_halves() -> Non
     assert asked == [4, 2, 2, 1, 1]
 
 
+def test_what_a_loader_says_of_docnos_it_refuses_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    calls = iter(range(100))
+
+    def load(frame: pd.DataFrame) -> pd.DataFrame:
+        if next(calls) > until:
+            raise ValueError("token expired")
+        known = {"a": "one", "b": "two", "c": "three"}
+        return frame.assign(text=[known[docno] for docno in frame["docno"]])
+
+    until = 99
+    store = as_store(pt.apply.generic(load))
+    with caplog.at_level(logging.WARNING):
+        assert store.rows(["a", "gone", "lost", "b"]).tolist() == [0, -1, -1, 3]
+    assert len(caplog.records) == 1
+    assert "refused 2 of 4 docnos, which count as without text (first 'gone': KeyError: 'gone')" in caplog.text
+    # nothing but docnos that are new to it, while it still gives what it gave: as before
+    assert store.rows(["what", "ever", "c"]).tolist() == [-1, -1, 6]
+    assert store.rows(["u", "v"]).tolist() == [-1, -1]
+    until = 0
+    refused = r"the text loader .* refused all of the 2 docnos .*\('x', 'y'\): ValueError: token expired; .* leave it"
+    with pytest.raises(ValueError, match=refused) as caught:
+        store.rows(["x", "y"])
+    assert str(caught.value.__cause__) == "token expired"
+    with pytest.raises(ValueError, match=refused):
+        as_store(pt.apply.generic(load)).rows(["x", "y"])
+
+
 def test_what_is_equal_has_one_digest() -> None:
     ring: list[Any] = [1]
     ring.append(ring)
