@@ -69,7 +69,11 @@ def mine(
 def _pools(
     found: pd.DataFrame, batch: pd.DataFrame, golds: Golds, store: TextStore, pool: int, shares: dict[str, float] | None
 ) -> tuple[pa.Table, Counter[str]]:
-    """One row per question: negatives, ranks, scores (and source, weight), best first, without golds."""
+    """One row per question: negatives, ranks, scores (and source, weight), best first, without golds.
+
+    In the tally each row that was retrieved stands once: under the first name of those below that fits it, or as
+    "beyond the pool", or else it is a negative.
+    """
     tally: Counter[str] = Counter()
     check_results(found)
     found = found.assign(**{column: as_ids(found[column], column) for column in ("qid", "docno")})
@@ -93,17 +97,21 @@ def _pools(
     keys = store.keys(rows)
     gold_keys = store.keys(golds.rows)
     with_text = gold_keys != 0
-    copies = pairs_in((question, keys), (asked[with_text], gold_keys[with_text])) & ~gold
-    without = (rows < 0) & ~gold
-    tally["dropped: golds"] = int(gold.sum())
-    tally["dropped: texts of golds under another id"] = int(copies.sum())
-    tally["dropped: no text in the corpus"] = int(without.sum())
-    tally["dropped: found twice"] = int(repeated.sum())
-    keep = ~(repeated | gold | copies | without)
+    copies = pairs_in((question, keys), (asked[with_text], gold_keys[with_text]))
+    keep = np.ones(len(frame), dtype=bool)
+    for name, reason in (
+        ("found twice", repeated),
+        ("golds", gold),
+        ("texts of golds under another id", copies),
+        ("no text in the corpus", rows < 0),
+    ):
+        tally[f"dropped: {name}"] = int((keep & reason).sum())
+        keep &= ~reason
     frame, question = frame[keep], question[keep]
 
     starts = np.searchsorted(question, np.arange(len(batch)))
     place = np.arange(len(question)) - starts[question]
+    tally["beyond the pool"] = int((place >= pool).sum())
     frame, question = frame[place < pool], question[place < pool]
     offsets = pa.array(np.searchsorted(question, np.arange(len(batch) + 1)).astype(np.int32))
     columns_out = {

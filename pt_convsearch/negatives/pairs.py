@@ -111,7 +111,11 @@ class TrainingPairs(pt.Artifact):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was kept, dropped and missing, by name."""
+        """What was kept, dropped and missing, by name.
+
+        ``retrieved`` is what the pipeline gave, after what its filters took ("removed by …"). Each passage of it is
+        counted once more: in ``negatives``, in one of those that begin with "dropped: ", or in "beyond the pool".
+        """
         return dict(self._meta["counts"])
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import pt_convsearch as cs
 
@@ -73,6 +74,38 @@ def test_what_is_in_the_set() -> None:
     # 2_1's gold was not retrieved, and the question stays; 1_2 has two negatives left of the three asked for
     assert pairs.shortages().values.tolist() == [["1_2", 2]]
     assert counts["fewer negatives than asked for"] == 1
+
+
+def told(counts: dict[str, Any]) -> int:
+    """How many of the retrieved passages the counts account for."""
+    dropped = sum(count for name, count in counts.items() if name.startswith("dropped: "))
+    return dropped + counts["beyond the pool"] + counts["negatives"]
+
+
+def test_a_passage_is_counted_under_one_name() -> None:
+    """Three times each: gold a, its copy, unknown and c; then d and far. A second and third time are found twice."""
+    topics, qrels = TOPICS.iloc[:1], QRELS.iloc[:1]
+    miner = Fixed(*["a", "copy", "unknown", "c"] * 3, "d", "far")
+    counts = cs.training_pairs(topics, qrels, CORPUS, form=cs.X, negatives=miner, pool=2).counts
+    assert counts["retrieved"] == told(counts) == 14
+    assert counts["dropped: found twice"] == 8
+    assert counts["dropped: golds"] == counts["dropped: texts of golds under another id"] == 1
+    assert counts["dropped: no text in the corpus"] == 1
+    assert counts["negatives"] == 2  # c and d
+    assert counts["beyond the pool"] == 1  # far
+    # what a filter takes was never retrieved: both names of the gold, three times each
+    counts = cs.training_pairs(
+        topics, qrels, CORPUS, form=cs.X, negatives=miner >> cs.DropPositives(qrels), pool=2
+    ).counts
+    assert counts["removed by DropPositives(qrels[1])"] == 6
+    assert counts["retrieved"] == told(counts) == 8
+
+
+@given(st.lists(st.sampled_from(["a", "copy", "b", "c", "d", "far", "u1", "u2"]), max_size=20), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_what_was_retrieved_is_accounted_for(docnos: list[str], pool: int) -> None:
+    counts = made(negatives=Fixed(*docnos), pool=pool).counts
+    assert counts["retrieved"] == told(counts) == 3 * len(docnos)
 
 
 def test_titles_stand_before_texts() -> None:
