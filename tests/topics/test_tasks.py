@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 
 import pandas as pd
 import pytest
@@ -73,6 +74,90 @@ def test_the_order_of_rows_does_not_matter_nor_are_frames_changed(duplicates: st
     text = {document["docno"]: document["text"] for document in task.corpus}
     for history in task.topics.qhistory:
         assert all(text[message["docno"]] == message["content"] for message in history if message["role"] == A)
+
+
+def log(rows: list[tuple[str, str, str, list[str]]], **columns: object) -> pd.DataFrame:
+    """Rows of qid, query, answer, and a history in which user and assistant alternate."""
+    frame = pd.DataFrame([row[:3] for row in rows], columns=["qid", "query", "answer"])
+    frame["qhistory"] = [chat("", *row[3])["messages"] for row in rows]
+    return frame.assign(**columns)
+
+
+def test_answers_of_a_window_are_those_of_their_turns() -> None:
+    """Histories of two turns at most. At a_4 the "Yes." of a_1 is gone: that of a_3 is meant, at a_5 those of a_3 and
+    a_4; at a_6 the question tells; at a_7, of other words, the nearest before."""
+    rows = [
+        ("a_1", "q1", "Yes.", []),
+        ("a_2", "q2", "No.", ["q1", "Yes."]),
+        ("a_3", "q3", "Yes.", ["q1", "Yes.", "q2", "No."]),
+        ("a_4", "q4", "Yes.", ["q2", "No.", "q3", "Yes."]),
+        ("a_5", "q5", "Well.", ["q3", "Yes.", "q4", "Yes."]),
+        ("a_6", "q6", "So.", ["q1", "Yes."]),
+        ("a_7", "q7", "Oh.", ["other words", "Yes.", "q5", "Never."]),
+        ("b_1", "q5", "Never.", []),
+    ]
+    task = cs.topics.answers(log(rows, conversation_id=["a"] * 7 + ["b"]), "own-id")
+    assert [docnos(history) for history in task.topics.qhistory] == [
+        [], ["a_1"], ["a_1", "a_2"], ["a_2", "a_3"], ["a_3", "a_4"], ["a_1"], ["a_4", "a_7:h4"], [],
+    ]  # fmt: skip
+    # the "Never." of b is another conversation's
+    assert [document["docno"] for document in task.corpus] == [*(row[0] for row in rows), "a_7:h4"]
+    # turns count, where they are told, whatever the order of the rows
+    numbered = log(rows[:5], conversation_id="a", turn_number=range(1, 6)).iloc[::-1]
+    assert [docnos(history) for history in cs.topics.answers(numbered, "own-id").topics.qhistory] == [
+        ["a_3", "a_4"], ["a_2", "a_3"], ["a_1", "a_2"], ["a_1"], [],
+    ]  # fmt: skip
+
+
+def test_what_only_windows_hold_is_one_document() -> None:
+    """Said twice in one history it is two, of which the later is the one known already."""
+    rows = [
+        ("a_2", "q2", "B", ["q0", "Z", "q1", "A"]),
+        ("a_3", "q3", "C", ["q1", "A", "q2", "B"]),
+        ("a_4", "q4", "D", ["q1", "A", "q1", "A"]),
+    ]
+    task = cs.topics.answers(log(rows, conversation_id="a"), "own-id")
+    assert [docnos(history) for history in task.topics.qhistory] == [
+        ["a_2:h2", "a_2:h4"], ["a_2:h4", "a_2"], ["a_4:h2", "a_2:h4"],
+    ]  # fmt: skip
+
+
+def test_conversations_that_begin_alike_need_their_ids() -> None:
+    rows = [
+        ("a1", "hi", "hello", []),
+        ("a2", "x", "A", ["hi", "hello"]),
+        ("b1", "hi", "hello", []),
+        ("b2", "y", "B", ["hi", "hello"]),
+    ]
+    with pytest.warns(UserWarning, match=r"history of 2 questions \('a2', 'b2'\).*column 'conversation_id'"):
+        task = cs.topics.answers(log(rows), "own-id")
+    assert [docnos(history) for history in task.topics.qhistory] == [[], ["a1"], [], ["b1"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cs.topics.answers(log(rows))
+        for order in (slice(None), slice(None, None, -1)):
+            told = log(rows, conversation_id=list("aabb")).iloc[order]
+            found = cs.topics.answers(told, "own-id").topics.set_index("qid")["qhistory"].map(docnos)
+            assert found.to_dict() == {"a1": [], "a2": ["a1"], "b1": [], "b2": ["b1"]}
+    # "A" was said after q1 at a2, not at the beginning, as far as the window of a3 tells
+    with pytest.warns(UserWarning, match=r"history of 1 questions \('a3'\)"):
+        task = cs.topics.answers(log([("a2", "q2", "A", ["q1", "Z"]), ("a3", "q3", "B", ["q2", "A"])]), "own-id")
+    assert docnos(task.topics.qhistory[1]) == ["a3:h2"]
+
+
+def test_a_branch_shows_the_answers_of_its_trunk() -> None:
+    """As in CAsT 2022, where a branch is a conversation that begins with the turns of another."""
+    rows = [
+        ("1_1", "q1", "A", []),
+        ("1_2", "q2", "B", ["q1", "A"]),
+        ("2_2", "q3", "C", ["q1", "A", "u", "Z"]),
+        ("3_3", "q4", "D", ["q1", "A", "u", "Z", "q3", "C"]),
+        ("4_1", "q1", "E", ["q2", "B"]),
+    ]
+    task = cs.topics.answers(log(rows, conversation_id=["1", "1", "2", "3", "4"]), "own-id")
+    assert [docnos(history) for history in task.topics.qhistory] == [
+        [], ["1_1"], ["1_1", "2_2:h4"], ["1_1", "2_2:h4", "2_2"], ["4_1:h2"],
+    ]  # fmt: skip
 
 
 def test_the_own_answer_is_never_in_the_history() -> None:
