@@ -11,8 +11,8 @@ import pandas as pd
 import pyterrier as pt
 
 from .._stage import Stage
-from ..topics.checks import as_ids
-from ..topics.messages import shown_docnos
+from ..topics.checks import as_ids, first_three
+from ..topics.messages import USER, shown_docnos
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,8 @@ class DropSeen(Stage):
 
     Raises:
         pt.validate.InputValidationError: ``qhistory`` is missing.
-        ValueError: a ``qhistory`` that is no list of messages; the message names the qid.
+        ValueError: a ``qhistory`` that is no list of messages, or, where something is demoted, a score that is NaN or
+            infinite; the message names the qid.
 
     Example:
         >>> import pandas as pd
@@ -65,7 +66,14 @@ class DropSeen(Stage):
         if not self.demote:
             out = out[~seen]
         elif "score" in out.columns and seen.any():
-            out = out.assign(score=_lowered(out["score"].to_numpy(dtype=np.float64), seen, queries[order]))
+            scores = out["score"].to_numpy(dtype=np.float64, na_value=np.nan)
+            wrong = ~np.isfinite(scores) & np.isin(queries[order], queries[order][seen])
+            if wrong.any():
+                raise ValueError(
+                    f"score of qid {first_three(out['qid'][wrong].unique())} is NaN or infinite: demote=True puts "
+                    "what was seen below the lowest score of the others; give finite scores, or demote=False"
+                )
+            out = out.assign(score=_lowered(scores, seen, queries[order]))
         out = out.reset_index(drop=True)
         groups = pd.factorize(out["qid"])[0]
         sizes = np.bincount(groups) if len(groups) else np.empty(0, dtype=np.int64)
@@ -78,7 +86,7 @@ class DropSeen(Stage):
     def _seen(self, inp: pd.DataFrame, queries: np.ndarray) -> np.ndarray:
         """Which rows show a passage of their own history."""
         first = np.unique(queries, return_index=True)[1]
-        messages = 0
+        answers = 0
         shown: list[set[str]] = []
         for qid, history in zip(inp["qid"].iloc[first], inp["qhistory"].iloc[first], strict=True):
             if not isinstance(history, Iterable) or isinstance(history, str | dict):
@@ -89,10 +97,10 @@ class DropSeen(Stage):
                     raise ValueError(
                         f"qhistory of qid {qid!r} holds {message!r}: a message is a dict with role and content"
                     )
-                messages += 1
+                answers += message.get("role") != USER
                 docnos.update(shown_docnos(message))
             shown.append(docnos)
-        if messages and not any(shown):
+        if answers and not any(shown):
             warnings.warn(
                 "no message of any qhistory carries a docno, so DropSeen leaves nothing out: "
                 "add 'docno' to the messages, as cs.topics.answers does",
@@ -108,5 +116,18 @@ def _lowered(scores: np.ndarray, seen: np.ndarray, queries: np.ndarray) -> np.nd
         {"query": queries, "kept": np.where(seen, np.nan, scores), "seen": np.where(seen, scores, np.nan)}
     )
     groups = frame.groupby("query")
-    shift = groups["kept"].transform("min") - 1.0 - groups["seen"].transform("max")
-    return np.where(seen, scores + shift.fillna(0.0).to_numpy().clip(max=0.0), scores)
+    lowest = groups["kept"].transform("min").to_numpy()
+    with np.errstate(over="ignore"):
+        shift = lowest - 1.0 - groups["seen"].transform("max").to_numpy()
+        lowered = np.where(seen, scores + np.nan_to_num(shift, nan=0.0, neginf=-np.inf).clip(max=0.0), scores)
+    # where numbers are so far from 0 that a distance is lost, the next smaller number keeps the order
+    below, before, query = np.inf, np.nan, -1
+    moved = np.flatnonzero(seen & ~np.isnan(lowest))
+    for row in moved[np.lexsort((-scores[moved], queries[moved]))]:
+        if queries[row] != query:
+            below, before, query = lowest[row], np.nan, queries[row]
+        if scores[row] != before:
+            wanted = lowered[row] if np.isfinite(lowered[row]) else np.inf
+            below, before = min(wanted, np.nextafter(below, -np.inf)), scores[row]
+        lowered[row] = below
+    return lowered

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,28 @@ def test_demoted_below_all_others_in_rank_and_score() -> None:
     assert left[left.qid == "1"]["score"].tolist() == [3.0, 2.0]
 
 
+def test_demoted_below_where_numbers_are_far_apart() -> None:
+    """1e17 lies between 2**56 and 2**57, where numbers are 2**(56 - 52) = 16 apart, and a step of 1 is lost."""
+    far = results([("1", "a", 1e17 + 32), ("1", "c", 1e17 + 16), ("1", "d", 1e17)], {"1": HISTORY})
+    left = cs.DropSeen(demote=True)(far)
+    assert left["docno"].tolist() == ["d", "a", "c"]
+    assert left["score"].tolist() == [1e17, 1e17 - 16, 1e17 - 32]
+    # a distance of 1e-20 is lost at -2; equal scores stay equal
+    near = results([("1", "a", 2e-20), ("1", "c", 1e-20), ("1", "z", 1e-20), ("1", "d", -1.0)], {"1": HISTORY})
+    scores = cs.DropSeen(demote=True)(near)["score"].tolist()
+    assert scores == [-1.0, -2.0, np.nextafter(-2.0, -3.0), np.nextafter(-2.0, -3.0)]
+
+
+@pytest.mark.parametrize("score", [np.inf, -np.inf, np.nan])
+def test_scores_that_nothing_lies_below_are_named(score: float) -> None:
+    for docno in ("a", "d"):
+        rows = [("0", "x", 1.0), ("1", "a", 2.0), ("1", "d", 1.0)]
+        found = results([(q, d, score if d == docno else s) for q, d, s in rows], {"0": [], "1": HISTORY})
+        with pytest.raises(ValueError, match="score of qid '1' is NaN or infinite: demote=True"):
+            cs.DropSeen(demote=True)(found)
+        assert cs.DropSeen()(found)["docno"].tolist() == ["x", "d"]
+
+
 def test_all_or_none_seen() -> None:
     both = results([("1", "a", 2.0), ("1", "c", 1.0)], {"1": HISTORY})
     assert cs.DropSeen()(both).empty
@@ -77,6 +100,13 @@ def test_ids_of_other_types() -> None:
 def test_histories_without_docnos_are_said() -> None:
     found = results([("1", "a", 1.0)], {"1": [{"role": "assistant", "content": "x"}]})
     with pytest.warns(UserWarning, match="carries a docno"):
+        assert len(cs.DropSeen()(found)) == 1
+
+
+def test_questions_alone_show_nothing_to_leave_out() -> None:
+    found = results([("1", "a", 1.0)], {"1": [{"role": "user", "content": "x"}]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert len(cs.DropSeen()(found)) == 1
 
 
