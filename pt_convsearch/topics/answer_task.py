@@ -63,8 +63,9 @@ def answers(topics: pd.DataFrame, duplicates: str = "equal-text") -> Task:
         )
     topics = validate(topics)
     told = "conversation_id" in topics.columns
-    ids: Sequence[Any] = topics["conversation_id"] if told else [None] * len(topics)
-    turns: Sequence[Any] = topics["turn_number"] if told and "turn_number" in topics.columns else [0] * len(topics)
+    ids: Sequence[Any] = topics["conversation_id"].tolist() if told else [None] * len(topics)
+    timed = told and "turn_number" in topics.columns
+    turns: Sequence[int] = topics["turn_number"].tolist() if timed else [0] * len(topics)
     rows = [
         _Row(qid, query, answer if isinstance(answer, str) and answer.strip() else "", history, name, (turn, place))
         for place, (qid, query, answer, history, name, turn) in enumerate(
