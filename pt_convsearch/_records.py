@@ -75,6 +75,8 @@ def read_json(path: PathLike) -> Any:
         raise ValueError(f"{path}, line {_line_of_twin(text, error.key)}: {error}") from error
     except RecursionError as error:
         raise ValueError(f"{path}, line 1: not valid JSON (nested too deeply)") from error
+    except ValueError as error:  # an integer of more digits than Python reads
+        raise ValueError(f"{path}: not valid JSON ({error})") from error
 
 
 def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -105,7 +107,7 @@ def read_records(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from error
-        except (_TwinError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {line}: not valid JSON ({error})") from error
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {line}: a JSON object is due, not {type(value).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +72,11 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     """Topics of any log, with the label columns asked for."""
     from pt_convsearch.datasets.folder import NAMES
     from pt_convsearch.topics import from_messages, from_turns, read
-    from pt_convsearch.topics.files import first_record
+    from pt_convsearch.topics.files import Records, first_record, naming
 
     columns = dict(_renaming(pair) for pair in arguments.columns)
     first = first_record(log)
-    record = _renamed(first, columns) if isinstance(first, dict) else {}
+    record: dict[str, Any] = _renamed(first, columns) if isinstance(first, dict) else {}
     if "query" in record:  # topics under the names that data sets have for them
         for ours, theirs in NAMES.items():
             found = next((name for name in theirs if name in record and name not in columns), None)
@@ -91,10 +91,11 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     if user and kind != "dialogues":
         raise ValueError(f"--user is for dialogues of named speakers, and {log.name} is {kind} (--roles, in chat logs)")
     labels = [name for name in by if name not in OWN]
-    if kind == "a chat log" and isinstance(first, dict):
-        topics = from_messages(_records(log, columns), columns=labels, **roles)
-    elif kind == "turns":
-        topics = from_turns(_records(log, columns), columns=labels)
+    if isinstance(first, dict) and kind in ("a chat log", "turns"):  # these take labels
+        build: Any = from_messages if kind == "a chat log" else from_turns
+        source = Records(log)
+        with naming(source):
+            topics = build((_renamed(found, columns) for found in source), columns=labels, **roles)
     else:
         topics = read(log, columns=columns, **roles, **user)
     strangers = [name for name in by if name not in topics.columns or topics[name].isna().all()]
@@ -120,14 +121,8 @@ def _kind(first: Any, record: Mapping[str, Any]) -> str:
     return "dialogues" if found == "utterances" else "topics"
 
 
-def _records(log: Path, columns: Mapping[str, str]) -> Iterator[Any]:
-    from pt_convsearch.topics.files import records
-
-    return (_renamed(record, columns) if isinstance(record, dict) else record for record in records(log))
-
-
-def _renamed(record: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    return {columns.get(name, name): value for name, value in record.items()}
+def _renamed(record: Any, columns: Mapping[str, str]) -> Any:
+    return {columns.get(name, name): value for name, value in record.items()} if isinstance(record, dict) else record
 
 
 def _renaming(pair: str) -> tuple[str, str]:

@@ -185,6 +185,8 @@ def test_what_is_not_utf8_is_named_by_its_line(tmp_path):
         read_json(write(tmp_path / "wide", "[1]".encode("utf-16")))
     with pytest.raises(ValueError, match=r"late, line 2: not valid UTF-8"):
         read_json(write(tmp_path / "late", b'["a",\n"\xff"]'))
+    with pytest.raises(ValueError, match="digits: not valid JSON"):
+        read_json(write(tmp_path / "digits", "7" * 5000))
 
 
 def test_tsv_knows_no_quotes(tmp_path):
@@ -216,6 +218,7 @@ def test_records_know_their_lines(tmp_path):
         ('{"a": 1}\n{"a"', 2),
         ('[{"a": 1, "a": 2}]', 1),
         ("[" * 100_000, 1),
+        ('[\n{"a": ' + "7" * 5000 + "}]", 2),
     ],
 )
 def test_records_that_are_cut_or_foreign_are_named_by_file_and_line(tmp_path, text, line):
