@@ -84,7 +84,7 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
                 columns[found] = ours
     by = arguments.by = [columns.get(name, name) for name in arguments.by]
     kind = _kind(first, record)
-    roles = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
+    roles: dict[str, Any] = {"roles": dict(_role(pair) for pair in arguments.roles)} if arguments.roles else {}
     user = {"user": arguments.user} if arguments.user else {}
     if roles and kind != "a chat log":
         raise ValueError(f"--roles is for chat logs, and {log.name} is {kind} (--user names who asks, in dialogues)")

@@ -342,7 +342,7 @@ def _cut_queries(engine: Engine, topics: pd.DataFrame) -> list[str]:
     """How many conversations are longer than what the encoder reads of a query."""
     import pt_convsearch as cs
 
-    cut = int((cs.form(cs.X, **engine.form_options)(topics)["qcut"] > 0).sum())
+    cut = int((cs.form(cs.X, **engine.form_options).transform(topics)["qcut"] > 0).sum())
     read = f"the {engine.form_options['max_tokens']} tokens that {engine.name} reads of a query"
     said = f"{cut:,} of {len(topics):,} conversations (X_t) are longer than {read}: older messages were left out"
     return [said] if cut else []
