@@ -48,7 +48,7 @@ def run(notebook: Any, at: str | None) -> Any:
         client.execute(env={**os.environ, **elsewhere, "TMPDIR": folder})
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            shown = [output for output in cell.outputs if output.get("name") != "stderr"]
+            shown = [output for output in cell.outputs if not passing(output)]
             cell.outputs = nbformat.from_dict(json.loads(json.dumps(shown).replace(f"{folder}/", "")))
     text = (
         f"---\n*Outputs: `python experiments/run_notebooks.py` at commit {at or 'unknown'}, on made-up data, "
@@ -58,6 +58,13 @@ def run(notebook: Any, at: str | None) -> Any:
     notebook.metadata = {name: notebook.metadata[name] for name in ("kernelspec", "language_info")}
     notebook.metadata["language_info"] = {"name": "python"}
     return notebook
+
+
+def passing(output: Any) -> bool:
+    """Whether an output is of the run alone: warnings, logs and progress bars, those of ipywidgets too."""
+    data = output.get("data", {})
+    bar = "application/vnd.jupyter.widget-view+json" in data and "/s]" in "".join(data.get("text/plain", ""))
+    return output.get("name") == "stderr" or bar
 
 
 if __name__ == "__main__":
