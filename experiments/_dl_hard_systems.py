@@ -196,7 +196,7 @@ class StandIn:
         folder = Path(args.stand_in).is_dir()
         options = types.SimpleNamespace(
             dataset=None if folder else args.stand_in, data=Path(args.stand_in) if folder else args.data, quick=False,
-            conversations="240,40,100",
+            conversations="240,40,100", skip=0,
         )  # fmt: skip
         self.data = Data.read(options)
         if args.task == "doc":
