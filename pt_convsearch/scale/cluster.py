@@ -18,13 +18,17 @@ STARTS = 3
 
 def ray_module(step: str) -> Any:
     """Ray, or what to install for ``step``."""
+    # Ray puts its own handlers of signals in the place of Java's, which raises SIGSEGV and handles it all the time:
+    # Terrier in the same process would crash. Ray reads this when it is imported
+    os.environ.setdefault("RAY_DISABLE_FAILURE_SIGNAL_HANDLER", "1")
     return require("ray", step=step, install="pt-convsearch[ray]")
 
 
 def connect(**options: Any) -> Any:
     """Ray, connected: to the cluster of this process, to ``RAY_ADDRESS``, or to one started on this machine.
 
-    A cluster that is started here has no dashboard and sends no reports of its use. Call ``ray.init`` yourself
+    A cluster that is started here has no dashboard and sends no reports of its use; Java's handlers of signals stay as
+    they are (where Ray was not imported before), so Terrier may run in the same process. Call ``ray.init`` yourself
     beforehand for anything else; a Ray that is connected already is left as it is.
 
     Args:

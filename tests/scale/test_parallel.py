@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -111,6 +113,27 @@ def test_importing_scale_imports_no_ray():
     code = "import sys, pt_convsearch as cs; cs.scale.ShardedIndex; print({*sys.modules} & {'ray', 's3fs', 'torch'})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_the_handlers_of_signals_are_left_alone():
+    """Java handles SIGSEGV in the course of its work: a Ray in its place crashes Terrier in the same process."""
+    code = """if True:
+        import ctypes, faulthandler, signal
+        from pt_convsearch.scale import connect
+        def handler():
+            action = (ctypes.c_char * 256)()
+            ctypes.CDLL(None).sigaction(int(signal.SIGSEGV), None, action)
+            return bytes(action[:8])
+        faulthandler.enable()
+        before = handler()
+        ray = connect(num_cpus=1, object_store_memory=100_000_000)
+        print(handler() == before)
+        ray.shutdown()
+        print(handler() == before)
+    """
+    there = {name: value for name, value in os.environ.items() if name != "RAY_DISABLE_FAILURE_SIGNAL_HANDLER"}
+    done = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_same_frames_as_without(ray_session, tmp_path):
