@@ -25,6 +25,8 @@ def parse(description: str | None, argv: list[str] | None) -> argparse.Namespace
     add("--layers", type=int, default=6, choices=range(1, 7), help="of MiniLM, evenly spaced (default 6)")
     add("--tagger-epochs", type=int, default=5, help="of QuReTeC (default 5)")
     add("--tagger-questions", type=int, metavar="N", help="that QuReTeC learns from, the first ones (default all)")
+    add("--rewriter-questions", type=int, metavar="N", help="that the rewriter learns from, the first ones (default "
+        "all); CONQRR then learns from the others")  # fmt: skip
     add("--init", help="where the rewriter starts, e.g. t5-base (default: an encoder-decoder from MiniLM)")
     add("--freeze", type=int, default=0, metavar="N", help="leave the N lowest layers of --init as they are")
     add("--epochs", type=int, default=10, help="of the rewriter over the gold rewrites (default 10)")

@@ -102,6 +102,8 @@ class Experiment:
             "batch_size": options.batch_size, "learning_rate": options.learning_rate,
             "max_input_length": options.max_input_length, "num_beams": options.num_beams,
         }  # fmt: skip
+        if options.rewriter_questions:
+            self.writer["questions"] = options.rewriter_questions
         self.reward = {"steps": options.reward_steps, "batch_size": options.reward_batch,
                        "learning_rate": options.reward_rate, "dev": options.reward_dev, **self.draws()}  # fmt: skip
 
@@ -179,7 +181,7 @@ class Experiment:
         return self._opened("rewriter", **options)
 
     def _train_rewriter(self, target: str) -> None:
-        options, train = self.options, self.data.topics["train"]
+        options, train = self.options, self.data.topics["train"].iloc[: self.options.rewriter_questions]
         shared: dict[str, Any] = {
             "seed": options.seed, "batch_size": options.batch_size, "max_input_length": options.max_input_length,
             "max_target_length": 32, "learning_rate": options.learning_rate, "trainer_options": SORTED,
@@ -209,7 +211,7 @@ class Experiment:
             start += f" (its {self.options.freeze} lowest layers and the embeddings as they were)"
         if start.startswith("MiniLM") and self.options.copy_epochs:
             start += f", {self.options.copy_epochs} epochs of repeating questions"
-        return self._note(start, self.options.epochs)
+        return self._note(start, self.options.epochs, self.options.rewriter_questions)
 
     def fused(self) -> Made:
         return Made(
@@ -221,7 +223,8 @@ class Experiment:
         start, options, note = self.rewriter(), self.options, "the same, as trained further in another run"
         curve, folder = None, "conqrr" if by_reward else "conqrr-control"
         if "train" in self.data.topics:
-            train, qrels = self.data.topics["train"], self.data.qrels["train"]
+            # where the rewriter had learnt from some questions alone, the others are new to it
+            train, qrels = self.data.topics["train"].iloc[options.rewriter_questions :], self.data.qrels["train"]
             dev, dev_qrels = self.data.topics["dev"], self.data.qrels["dev"]
             dev = dev[later(dev) & dev["qid"].isin(dev_qrels["qid"])].head(options.reward_dev)
             before = cs.Experiment({"start": self._opened("rewriter", num_beams=1) >> self.rewarded},
@@ -235,6 +238,7 @@ class Experiment:
             curve = reward_curve(self.models / folder, float(before.loc["start", "RR"]))
             note = f"the same, {options.reward_steps} more steps of {options.reward_batch} questions"
             note += " by reward (RR of BM25)" if by_reward else ": gold rewrites alone, nothing drawn or rewarded"
+            note += f", all of them new to it ({len(train):,})" if options.rewriter_questions else ""
             if by_reward and options.reward_draws > 1:
                 note += f", {options.reward_draws} draws each at temperature {options.reward_temperature:g}"
             if by_reward and options.reward_mle:
