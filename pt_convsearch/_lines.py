@@ -131,12 +131,17 @@ def read_text(path: PathLike) -> str:
         ) from error
 
 
+#: where the first four bytes are not NUL in UTF-16 and UTF-32 of ASCII, low byte first and last
+_BARE = (b"\1\0\1\0", b"\0\1\0\1", b"\1\0\0\0", b"\0\0\0\1")
+
+
 def _without_mark(path: PathLike, raw: bytes) -> bytes:
     for mark, encoding in _OTHER_MARKS:
         if raw.startswith(mark):
             raise ValueError(f"{path}, line 1: {encoding}, not UTF-8: save it as UTF-8")
     start = raw[:4]
-    if 0 in start and any(start):  # nothing but NUL is damage, and no text in any encoding
+    # two letters of ASCII, or one; a NUL alone may be the first letter of an id
+    if bytes(map(bool, start)) in _BARE:
         raise ValueError(
             f"{path}, line 1: NUL bytes at the start ({start!r}): it looks like UTF-16 or UTF-32 without a byte order "
             "mark: save it as UTF-8"

@@ -185,6 +185,10 @@ def test_what_is_not_utf8_is_named_by_its_line(tmp_path):
         read_json(write(tmp_path / "wide", "[1]".encode("utf-16")))
     with pytest.raises(ValueError, match=r"late, line 2: not valid UTF-8"):
         read_json(write(tmp_path / "late", b'["a",\n"\xff"]'))
+    for encoding in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+        with pytest.raises(ValueError, match="line 1: NUL bytes at the start"):
+            read_json(write(tmp_path / encoding, "[1]".encode(encoding)))
+    assert read_run(write(tmp_path / "nul", b"\0 Q0 d 1 2.5 tag\n"))["qid"].tolist() == ["\0"]  # no other encoding
     with pytest.raises(ValueError, match="digits: not valid JSON"):
         read_json(write(tmp_path / "digits", "7" * 5000))
 
