@@ -222,14 +222,37 @@ def _fit(sent: list[Any], marks: Path, work: Path, num_workers: int, gpus: float
             name="run", storage_path=str(marks), failure_config=FailureConfig(max_failures=0)
         ),
     )  # fmt: skip
+    before = _reserved()
     try:
         with _staying(), _interrupted():
             trainer.fit()
     except TrainingFailedError as error:
         return what_was_lost(error)
     except RayActorError as error:
+        _release(_reserved() - before)
         return f"the process that leads the workers was lost ({first_line(error)})"
     return None
+
+
+def _reserved() -> set[str]:
+    """The placement groups that hold resources for the program that runs here."""
+    import ray
+    from ray.util import placement_group_table
+
+    job = ray.get_runtime_context().get_job_id()  # the end of the ids of all that it makes
+    there = placement_group_table().items()
+    return {name for name, group in there if group["state"] != "REMOVED" and name.endswith(job)}
+
+
+def _release(groups: set[str]) -> None:
+    """Give back what lost leaders had reserved. Ray Train leaves it to a process that asks the dashboard whether the
+    leader lives, and here there is none: the next leader would wait for its own resources, for ever."""
+    import ray
+    from ray.util import remove_placement_group
+    from ray.util.placement_group import PlacementGroup
+
+    for name in groups:
+        remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(name)))
 
 
 def _worker(sent: list[Any], mark: str, folder: str, gpu: bool, threads: int) -> Callable[[], None]:

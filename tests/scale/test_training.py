@@ -207,10 +207,15 @@ def test_a_lost_leader_is_a_loss_like_any_other(
 ) -> None:
     from ray.exceptions import ActorDiedError
     from ray.train.torch import TorchTrainer
+    from ray.util import placement_group, placement_group_table, remove_placement_group
 
     tries = []
+    mine = placement_group([{"memory": 1}])
+    assert mine.wait(30)
 
     def fit(self: Any) -> None:
+        # a leader reserves both processors, and dies with them: the next one must get them all the same
+        assert placement_group([{"CPU": 1}, {"CPU": 1}]).wait(30)
         tries.append([path.name for path in (tmp_path / "m.ray").iterdir()])
         (tmp_path / "m.ray" / "run").mkdir()  # what Ray Train would go on from is not there the next time
         raise ActorDiedError
@@ -220,6 +225,8 @@ def test_a_lost_leader_is_a_loss_like_any_other(
         cs.scale.train(pairs, init="x", out=tmp_path / "m", num_workers=2, max_failures=2)
     assert tries == [["seen"]] * 3
     assert not list(tmp_path.iterdir())
+    assert placement_group_table(mine)["state"] == "CREATED"
+    remove_placement_group(mine)
 
 
 @pytest.mark.parametrize("lines", ['{"step": 0, "R@5": 0.25}\n{"step": 20, "loss": 1.5, "epoch": 0.1}\n', "", "{"])
