@@ -72,11 +72,11 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
     """Topics of any log, with the label columns asked for."""
     from pt_convsearch.datasets.folder import NAMES
     from pt_convsearch.topics import from_messages, from_turns, read
-    from pt_convsearch.topics.files import Records, first_record, naming
+    from pt_convsearch.topics.files import Records, first_record, naming, renamed_record
 
     columns = dict(_renaming(pair) for pair in arguments.columns)
     first = first_record(log)
-    record: dict[str, Any] = _renamed(first, columns) if isinstance(first, dict) else {}
+    record: dict[str, Any] = renamed_record(first, columns) if isinstance(first, dict) else {}
     if "query" in record:  # topics under the names that data sets have for them
         for ours, theirs in NAMES.items():
             found = next((name for name in theirs if name in record and name not in columns), None)
@@ -95,7 +95,7 @@ def _read(log: Path, arguments: argparse.Namespace) -> pd.DataFrame:
         build: Any = from_messages if kind == "a chat log" else from_turns
         source = Records(log)
         with naming(source):
-            topics = build((_renamed(found, columns) for found in source), columns=labels, **roles)
+            topics = build((renamed_record(found, columns) for found in source), columns=labels, **roles)
     else:
         topics = read(log, columns=columns, **roles, **user)
     strangers = [name for name in by if name not in topics.columns or topics[name].isna().all()]
@@ -119,10 +119,6 @@ def _kind(first: Any, record: Mapping[str, Any]) -> str:
     if found == "turns" or "raw_utterance" in record:
         return "turns"
     return "dialogues" if found == "utterances" else "topics"
-
-
-def _renamed(record: Any, columns: Mapping[str, str]) -> Any:
-    return {columns.get(name, name): value for name, value in record.items()} if isinstance(record, dict) else record
 
 
 def _renaming(pair: str) -> tuple[str, str]:

@@ -55,7 +55,7 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     from pt_convsearch.topics.turns import from_turns
 
     first, source, new_names = first_record(path), Records(path), dict(columns or {})
-    found = (_renamed(record, new_names) for record in source)
+    found = (renamed_record(record, new_names) for record in source)
     if isinstance(first, list):
         return _built(from_messages, "lists of messages", found, source, options)
     renamed = {new_names.get(name, name) for name in (first or {})}
@@ -70,7 +70,7 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
             )
         build = validate if "qid" in frame.columns and not options else from_frame
         return _built(build, "topics", frame, source, options)
-    kind = holds(_renamed(first, new_names))
+    kind = holds(renamed_record(first, new_names))
     if kind == "messages" or (kind is None and is_message(renamed)):
         return _built(from_messages, "messages", found, source, options)
     if kind == "utterances":
@@ -84,7 +84,8 @@ def read(path: PathLike, *, columns: Mapping[str, str] | None = None, **options:
     )
 
 
-def _renamed(record: Any, new_names: Mapping[str, str]) -> Any:
+def renamed_record(record: Any, new_names: Mapping[str, str]) -> Any:
+    """A record with its fields under other names; what is no object stays as it is."""
     return {new_names.get(name, name): value for name, value in record.items()} if isinstance(record, dict) else record
 
 
