@@ -25,7 +25,7 @@ from pt_convsearch.rewriting.generation import Decoding, encoded, sequences_of
 from pt_convsearch.rewriting.models import Generator
 
 from .rewriter import _started, write_generator
-from .rewriter_reward import Reward, advantages, self_critical_loss
+from .rewriter_reward import Reward, advantages, merged, self_critical_loss
 from .rewriter_run import RunOptions, run_training, write_rewriter_card
 from .runs import finished
 
@@ -213,10 +213,10 @@ class RewardTrainer(Seq2SeqTrainer):
         read = self._read(texts)
         loss = torch.zeros((), device=self.generator.model.device)
         if rewarded is not None:
-            drawn, advantage = rewarded
-            each = np.repeat(np.arange(len(texts)), self.num_draws).tolist()
+            draws = len(rewarded[0])
+            each, drawn, advantage = merged(np.repeat(np.arange(len(texts)), self.num_draws).tolist(), *rewarded)
             log_p = self._log_probabilities(model, texts, drawn, self.temperature, each=each, read=read)
-            loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage)
+            loss = (1 - self.mle_weight) * self_critical_loss(log_p, advantage, draws=draws)
         if self.mle_weight:
             gold: list[list[int]] = self._gold(topics["qrewrite"].tolist())
             tokens = sum(len(row) for row in gold)

@@ -98,11 +98,38 @@ def advantages(
     return np.where(found < 0, penalty * found, found)
 
 
-def self_critical_loss(log_probabilities: torch.Tensor, advantage: Sequence[float] | np.ndarray) -> torch.Tensor:
-    """The mean of ``-advantage * log p(drawn)``.
+def merged(
+    each: Sequence[int], drawn: Sequence[Sequence[int]], advantage: Sequence[float] | np.ndarray
+) -> tuple[list[int], list[list[int]], np.ndarray]:
+    """Equal draws of one input as one, with the sum of their advantages; without those that pull nowhere.
+
+    The gradient is the same, and a rewriter that is sure of itself draws the same text often. The first is left where
+    all advantages are 0.
+
+    Args:
+        each: which input a draw was made for.
+        drawn: token ids.
+        advantage: of each draw.
+
+    >>> [part if isinstance(part, list) else part.tolist()
+    ...  for part in merged([0, 0, 0, 1, 1], [[7, 1], [8, 1], [7, 1], [7, 1], [9, 1]], [0.5, -1.0, 0.5, 0.25, 0.0])]
+    [[0, 0, 1], [[7, 1], [8, 1], [7, 1]], [1.0, -1.0, 0.25]]
+    """
+    sums: dict[tuple[int, tuple[int, ...]], float] = {}
+    for row, ids, value in zip(each, drawn, advantage, strict=True):
+        key = (int(row), tuple(ids))
+        sums[key] = sums.get(key, 0.0) + float(value)
+    kept = [key for key, value in sums.items() if value != 0] or list(sums)[:1]
+    return [row for row, _ in kept], [list(ids) for _, ids in kept], np.array([sums[key] for key in kept])
+
+
+def self_critical_loss(
+    log_probabilities: torch.Tensor, advantage: Sequence[float] | np.ndarray, *, draws: int | None = None
+) -> torch.Tensor:
+    """The mean of ``-advantage * log p(drawn)``, over so many draws; by default as many as are given.
 
     >>> float(self_critical_loss(torch.tensor([-2.0, -1.0]), [0.5, -0.25]))   # (0.5 * 2 - 0.25 * 1) / 2
     0.375
     """
     weights = torch.as_tensor(np.asarray(advantage), dtype=log_probabilities.dtype, device=log_probabilities.device)
-    return -(weights * log_probabilities).mean()
+    return -(weights * log_probabilities).sum() / (len(log_probabilities) if draws is None else draws)

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 import pt_convsearch as cs
 from pt_convsearch.rewriting.generation import encoded
 from pt_convsearch.training.rewriter_conqrr import RewardTrainer
-from pt_convsearch.training.rewriter_reward import Reward, advantages, self_critical_loss
+from pt_convsearch.training.rewriter_reward import Reward, advantages, merged, self_critical_loss
 
 from ..rewriting.conftest import WORDS, said, tiny_gpt2, tiny_t5
 from .test_rewriter import OPTIONS, CrashAfter, same_weights
@@ -108,6 +108,39 @@ def test_advantages_by_hand() -> None:
     assert advantages(drawn, penalty=0.2) == pytest.approx(np.array([[0.75, -0.15, 0.0], [0.0, 0.0, 0.0]]))
     # nothing to tell apart: no division by 0
     assert advantages(np.full((2, 2), 0.3), normalize=True).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("kind", ["t5", "gpt2"])
+def test_equal_draws_count_as_often_as_they_were_drawn(kind: str, tmp_path: Path) -> None:
+    """The loss and its gradient are those of all draws, though equal ones are gone through once."""
+    trainer = untrained(kind, tmp_path)
+    model, texts = trainer.generator.model.eval(), ["w1 w2 w3 w4", "w5"]
+    each, drawn = [0, 0, 0, 1, 1, 1], [[7, 8, 1], [9, 1], [7, 8, 1], [8, 1], [9, 1], [8, 1]]
+    advantage = np.array([0.5, -0.75, 0.5, 0.25, 0.0, -0.25])
+    losses, slopes = [], []
+    for rows, ids, weights in [(each, drawn, advantage), merged(each, drawn, advantage)]:
+        model.zero_grad()
+        loss = self_critical_loss(trainer._log_probabilities(model, texts, ids, each=rows), weights, draws=6)
+        loss.backward()
+        losses.append(loss.item())
+        slopes.append([weight.grad.clone() for weight in model.parameters() if weight.grad is not None])
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+    assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(*slopes, strict=True))
+    assert any(slope.abs().max() > 1e-3 for slope in slopes[0])
+    # of the second input nothing is left: .25 and -.25 for the same text, and 0
+    assert merged(each, drawn, advantage)[:2] == ([0, 0], [[7, 8, 1], [9, 1]])
+
+
+def test_a_batch_without_a_difference_changes_nothing(tmp_path: Path, index: cs.BM25Index) -> None:
+    """Where all rewards are alike there is nothing to learn, and nothing breaks."""
+    train, golds = world(8, 1)
+    start = tiny_t5(tmp_path / "t5")
+    nothing = index.bm25(num_results=10) >> pt.apply.generic(lambda frame: frame.head(0))
+    cs.train_conqrr(
+        start, train, golds, nothing, out=tmp_path / "o", max_steps=1, max_new_tokens=3, num_draws=2,
+        baseline="others", normalize=True, **OPTIONS,
+    )  # fmt: skip
+    assert same_weights(Path(start), tmp_path / "o")
 
 
 def test_the_gradient_is_that_of_the_tempered_distribution(tmp_path: Path) -> None:
