@@ -222,7 +222,7 @@ class Experiment:
     def conqrr(self, *, by_reward: bool = True) -> Made:
         start, options, note = self.rewriter(), self.options, "the same, as trained further in another run"
         curve, folder = None, "conqrr" if by_reward else "conqrr-control"
-        if "train" in self.data.topics:
+        if "train" in self.data.topics and options.models is None:
             # where the rewriter had learnt from some questions alone, the others are new to it
             train, qrels = self.data.topics["train"].iloc[options.rewriter_questions :], self.data.qrels["train"]
             dev, dev_qrels = self.data.topics["dev"], self.data.qrels["dev"]
