@@ -70,10 +70,11 @@ def train_conqrr(
     drawn one becomes likelier by as much as it is better than the greedy one:
     ``loss = -(reward(drawn) - reward(greedy)) * log p(drawn)``. The retriever is not trained, and may be anything. The
     pipeline is run twice a step, with all questions of the batch at once. That is the paper's way. Of a small model
-    nearly all draws are worse than the greedy rewrite, and it learns little but to be surer of itself. Several draws,
-    each compared with the others (``num_draws=4, baseline="others"``), are meant for that; on the testbed they
-    were not shown to raise the reward beyond chance (the page on rewriting). Draws depend on the seed, the step and the
-    input alone, so that a run that was killed goes on to exactly the weights of an uninterrupted one (on a CPU).
+    nearly all draws are worse than the greedy rewrite, and it learns little but to be surer of itself. Many draws a
+    step, each compared with the question's others (``batch_size=128, num_draws=8, baseline="others",
+    normalize=True``), raise the reward of a small model on the testbed, 32 questions of 4 draws do not (the page on
+    rewriting). Draws depend on the seed, the step and the input alone, so that a run that was killed goes on to exactly
+    the weights of an uninterrupted one (on a CPU).
 
     Args:
         rewriter: a :class:`Rewriter` or its folder: where training starts (from gold rewrites, by
