@@ -243,6 +243,8 @@ class Experiment:
                 note += f", {options.reward_draws} draws each at temperature {options.reward_temperature:g}"
             if by_reward and options.reward_mle:
                 note += f", {options.reward_mle:.0%} of the loss on gold rewrites"
+        else:
+            self._trained(folder, lambda target: None, lambda target: None)  # it is there, or that is said
         return Made(self._opened(folder), note, curve=curve)
 
     def _trained(self, name: str, train: Callable[[str], Any], opened: Callable[[str], Any]) -> Any:

@@ -72,9 +72,9 @@ def train_conqrr(
     pipeline is run twice a step, with all questions of the batch at once. That is the paper's way. Of a small model
     nearly all draws are worse than the greedy rewrite, and it learns little but to be surer of itself. Many draws a
     step, each compared with the question's others (``batch_size=128, num_draws=8, baseline="others",
-    normalize=True``), raise the reward of a small model on the testbed, 32 questions of 4 draws do not (the page on
-    rewriting). Draws depend on the seed, the step and the input alone, so that a run that was killed goes on to exactly
-    the weights of an uninterrupted one (on a CPU).
+    normalize=True``), raised the reward of a small model on the testbed; trainings with 32 questions of 4 draws were
+    not shown to (the page on rewriting). Draws depend on the seed, the step and the input alone, so that a run that was
+    killed goes on to exactly the weights of an uninterrupted one (on a CPU).
 
     Args:
         rewriter: a :class:`Rewriter` or its folder: where training starts (from gold rewrites, by

@@ -127,6 +127,13 @@ def test_equal_draws_count_as_often_as_they_were_drawn(kind: str, tmp_path: Path
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
     assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(*slopes, strict=True))
     assert any(slope.abs().max() > 1e-3 for slope in slopes[0])
+    # a training's loss is the mean over all six draws, not over the two that are left
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    trainer.topics, trainer.mle_weight, trainer.num_draws, trainer.temperature = pd.DataFrame(index=[0, 1]), 0.0, 3, 1.0
+    trainer._drawn = lambda texts, topics: (drawn, advantage)  # type: ignore[method-assign]
+    assert trainer.compute_loss(model, {"rows": [0, 1], "texts": texts}).item() == pytest.approx(losses[0], abs=1e-4)
     # of the second input nothing is left: .25 and -.25 for the same text, and 0
     assert merged(each, drawn, advantage)[:2] == ([0, 0], [[7, 8, 1], [9, 1]])
 
